@@ -1,0 +1,42 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Sparse modern Hopfield retrieval as attention for Hugging Face Transformers.
+
+The public names load on first use, so that importing the package costs next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from .version import __version__  # noqa: F401
+
+
+_MODULE_OF = {
+    "HopfieldMemory": "layers",
+    "SparseHopfield": "layers",
+    "SparseHopfieldLayer": "layers",
+    "SparseHopfieldPooling": "layers",
+    "conjugate": "functional",
+    "energy": "functional",
+    "entmax": "functional",
+    "explain_backend": "functional",
+    "retrieve": "functional",
+    "sparsemax": "functional",
+}
+
+__all__ = sorted([*_MODULE_OF, "__version__"])
+
+if TYPE_CHECKING:
+    from .functional import conjugate, energy, entmax, explain_backend, retrieve, sparsemax  # noqa: F401
+    from .layers import HopfieldMemory, SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling  # noqa: F401
+
+
+def __getattr__(name: str):
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,36 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Mathematics on tensors: no nn.Module, no transformers."""
+
+from .energy import (
+    capacity_bound,
+    capacity_constant,
+    conjugate,
+    energy,
+    energy_gradient,
+    retrieval_errors,
+    separation,
+    sphere_radius,
+    update,
+)
+from .normalizers import entmax, sparsemax, support, support_size, threshold
+from .retrieval import explain_backend, retrieve
+
+
+__all__ = [
+    "capacity_bound",
+    "capacity_constant",
+    "conjugate",
+    "energy",
+    "energy_gradient",
+    "entmax",
+    "explain_backend",
+    "retrieval_errors",
+    "retrieve",
+    "separation",
+    "sparsemax",
+    "sphere_radius",
+    "support",
+    "support_size",
+    "threshold",
+    "update",
+]

@@ -1,0 +1,344 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Conjugates, energies, and what can honestly be said of separation, retrieval error and capacity.
+
+`memories` hold one pattern a row, shape `(..., M, d)`; a `state` has shape `(..., d)`.
+"""
+
+import math
+
+import torch
+
+from .normalizers import _ratio, entmax
+
+
+def _check_beta(beta: float | torch.Tensor) -> None:
+    if isinstance(beta, torch.Tensor):
+        if not beta.is_floating_point():
+            raise TypeError(f"beta must be a float or a floating point tensor, got a tensor of dtype {beta.dtype}.")
+        if torch.compiler.is_compiling() or beta.device.type != "cpu" or beta.numel() == 0:
+            return
+        if not (beta.detach() > 0).all():
+            raise ValueError(f"beta must be positive, got a tensor with minimum {beta.detach().min().item()}.")
+    elif isinstance(beta, bool) or not isinstance(beta, (int, float)):
+        raise TypeError(f"beta must be a float or a floating point tensor, got {type(beta).__name__}.")
+    elif not (beta > 0 and math.isfinite(beta)):
+        raise ValueError(f"beta must be positive and finite, got {beta}.")
+
+
+def _check_patterns(state: torch.Tensor, memories: torch.Tensor) -> None:
+    for name, tensor, least in (("state", state, 1), ("memories", memories, 2)):
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor.ndim < least:
+            shape = tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+            raise ValueError(f"{name} must be a floating point tensor with at least {least} dimensions, got {shape}.")
+    if state.shape[-1] != memories.shape[-1]:
+        raise ValueError(
+            f"state of shape {tuple(state.shape)} and memories of shape {tuple(memories.shape)} must agree in their "
+            "last dimension: memories hold one pattern a row, (..., M, d)."
+        )
+
+
+def conjugate(
+    scores: torch.Tensor, alpha: float | torch.Tensor = 2.0, dim: int = -1, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """
+    The convex conjugate `Psi*(z) = max over the simplex of p @ z - Psi(p)` of the negative Tsallis alpha-entropy
+    `Psi(p) = sum(p^alpha - p) / (alpha (alpha - 1))`; its gradient is [`entmax`].
+
+    alpha = 2 is the paper's Gini regulariser, alpha = 1 gives log-sum-exp.
+
+    Args:
+        scores (`torch.Tensor`): Scores of any shape.
+        alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0): Family member, as for [`entmax`].
+        dim (`int`, *optional*, defaults to -1): Dimension that is reduced.
+        mask (`torch.BoolTensor` broadcastable to `scores`, *optional*): `True` where an entry may get weight.
+
+    Returns:
+        `torch.Tensor`: `scores` without `dim`, in float32 or better; -inf where a row has nothing to choose from.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import conjugate
+
+    >>> conjugate(torch.tensor([1.0, 0.5, -1.0]))
+    tensor(1.0625)
+    >>> conjugate(torch.tensor([1.0, 0.5, -1.0]), alpha=1.0), torch.tensor([1.0, 0.5, -1.0]).logsumexp(-1)
+    (tensor(1.5550), tensor(1.5550))
+    ```
+    """
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    p = entmax(scores, alpha, dim, mask)
+    inside = p > 0
+    log_p = torch.where(inside, p, torch.ones_like(p)).log()
+    # (p^alpha - p) / (alpha (alpha - 1)) = p log p * expm1(x) / x / alpha with x = (alpha - 1) log p: exact at alpha = 1
+    psi = p * log_p * _ratio(torch.expm1, (alpha - 1) * log_p) / alpha
+    linear = p * torch.where(inside, scores, torch.zeros_like(scores))
+    value = (linear - psi).sum(dim)
+    nothing = ~(inside | p.isnan()).any(dim)
+    return value.masked_fill(nothing, -torch.inf)
+
+
+def energy(
+    state: torch.Tensor, memories: torch.Tensor, beta: float | torch.Tensor = 1.0, alpha: float | torch.Tensor = 2.0
+) -> torch.Tensor:
+    """
+    Energy of the modern Hopfield model, `H(x) = -Psi*(beta Xi^T x) / beta + |x|^2 / 2`.
+
+    The paper prints it without `1 / beta`; then retrieval is not its descent step and the energy can rise. With it, `H`
+    never rises along `x <- T(x)`, for every alpha in [1, 2] and every beta > 0.
+
+    Args:
+        state (`torch.Tensor` of shape `(..., d)`): States.
+        memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, one a row.
+        beta (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 1.0): Inverse temperature.
+        alpha (`float` or `torch.Tensor` broadcastable to `(..., 1)`, *optional*, defaults to 2.0): Family member.
+
+    Returns:
+        `torch.Tensor` of shape `(...)`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import energy
+
+    >>> energy(torch.tensor([1.0, 0.0]), torch.eye(2), beta=2.0)
+    tensor(-0.5000)
+    ```
+    """
+    _check_patterns(state, memories)
+    _check_beta(beta)
+    factor = beta.unsqueeze(-1) if isinstance(beta, torch.Tensor) and beta.ndim else beta
+    scores = factor * (memories @ state.unsqueeze(-1)).squeeze(-1)
+    return state.square().sum(-1) / 2 - conjugate(scores, alpha) / beta
+
+
+def update(
+    state: torch.Tensor, memories: torch.Tensor, beta: float | torch.Tensor = 1.0, alpha: float | torch.Tensor = 2.0
+) -> torch.Tensor:
+    """
+    One retrieval step, `T(x) = Xi entmax(beta Xi^T x)`.
+
+    Args:
+        state, memories, beta, alpha: As for [`energy`].
+
+    Returns:
+        `torch.Tensor` of shape `(..., d)`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import update
+
+    >>> update(torch.tensor([0.9, 0.1]), torch.eye(2), beta=2.0)
+    tensor([1., 0.])
+    ```
+    """
+    _check_patterns(state, memories)
+    _check_beta(beta)
+    factor = beta.unsqueeze(-1) if isinstance(beta, torch.Tensor) and beta.ndim else beta
+    weights = entmax(factor * (memories @ state.unsqueeze(-1)).squeeze(-1), alpha)
+    return (weights.unsqueeze(-2) @ memories).squeeze(-2)
+
+
+def energy_gradient(
+    state: torch.Tensor, memories: torch.Tensor, beta: float | torch.Tensor = 1.0, alpha: float | torch.Tensor = 2.0
+) -> torch.Tensor:
+    """
+    Gradient of [`energy`] with respect to the state, `x - T(x)`: zero exactly at the fixed points of retrieval.
+
+    Args:
+        state, memories, beta, alpha: As for [`energy`].
+
+    Returns:
+        `torch.Tensor` of shape `(..., d)`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import energy_gradient
+
+    >>> energy_gradient(torch.tensor([1.0, 0.0]), torch.eye(2), beta=2.0)
+    tensor([0., 0.])
+    ```
+    """
+    return state - update(state, memories, beta, alpha)
+
+
+def separation(memories: torch.Tensor) -> torch.Tensor:
+    """
+    Separation of every pattern from the others, `Delta_mu = <xi_mu, xi_mu> - max over nu != mu of <xi_mu, xi_nu>`.
+
+    The paper uses the same definition (after Ramsauer et al.). It is signed: a pattern that is shorter than its
+    projection on another has negative separation. With `beta * Delta_mu >= 1` sparsemax retrieval of `xi_mu` from itself
+    is one-hot, hence exact: the condition is on the two largest scores, which are `Delta_mu` apart.
+
+    Args:
+        memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, at least two.
+
+    Returns:
+        `torch.Tensor` of shape `(..., M)`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import separation
+
+    >>> separation(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    tensor([4., 1.])
+    ```
+    """
+    if memories.ndim < 2 or memories.shape[-2] < 2:
+        raise ValueError(f"memories must hold at least two patterns, (..., M, d), got shape {tuple(memories.shape)}.")
+    products = memories @ memories.transpose(-1, -2)
+    own = products.diagonal(dim1=-2, dim2=-1)
+    same = torch.eye(memories.shape[-2], dtype=torch.bool, device=memories.device)
+    return own - products.masked_fill(same, -torch.inf).amax(-1)
+
+
+def sphere_radius(memories: torch.Tensor) -> torch.Tensor:
+    """
+    Radius `R = min |xi_mu - xi_nu| / 2` of the largest equal, disjoint spheres around the patterns.
+
+    The paper (definition 2.1) calls a pattern stored if its sphere holds one fixed point that all its states converge to.
+    The radius is right; what is not right is the claim that in such a sphere the sparse error never exceeds the dense
+    one: use [`retrieval_errors`] to measure both.
+
+    Args:
+        memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, at least two.
+
+    Returns:
+        `torch.Tensor` of shape `(...)`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import sphere_radius
+
+    >>> sphere_radius(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(2.5000)
+    ```
+    """
+    if memories.ndim < 2 or memories.shape[-2] < 2:
+        raise ValueError(f"memories must hold at least two patterns, (..., M, d), got shape {tuple(memories.shape)}.")
+    difference = memories.unsqueeze(-2) - memories.unsqueeze(-3)
+    distances = difference.square().sum(-1)
+    same = torch.eye(memories.shape[-2], dtype=torch.bool, device=memories.device)
+    return distances.masked_fill(same, torch.inf).amin((-2, -1)).sqrt() / 2
+
+
+def retrieval_errors(
+    state: torch.Tensor, memories: torch.Tensor, target: torch.Tensor, beta: float | torch.Tensor = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Measured one-step errors `|T(x) - xi_mu|`, sparse (alpha = 2) and dense (alpha = 1).
+
+    The paper's theorem 2.2 says that the sparse error is at most the dense one for every state of the sphere of `xi_mu`.
+    That is false in general (random Gaussian patterns give counter-examples), and its bound by kappa is at least
+    `m (1 + sqrt d)`, larger than any error that can occur. What is true: with a scaled gap `beta * (largest - second
+    largest score) >= 1` and the pattern on top, the sparse error is exactly 0, while the dense one never is.
+
+    Args:
+        state (`torch.Tensor` of shape `(..., d)`): States.
+        memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, one a row.
+        target (`torch.Tensor` of shape `(..., d)`): The pattern to be retrieved.
+        beta (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 1.0): Inverse temperature.
+
+    Returns:
+        `tuple[torch.Tensor, torch.Tensor]`: Sparse and dense error, each of shape `(...)`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import retrieval_errors
+
+    >>> sparse, dense = retrieval_errors(torch.tensor([0.9, 0.1]), torch.eye(2), torch.tensor([1.0, 0.0]), beta=2.0)
+    >>> sparse, dense > 0.2
+    (tensor(0.), tensor(True))
+    ```
+    """
+    sparse, dense = (update(state, memories, beta, alpha) for alpha in (2.0, 1.0))
+    return (sparse - target).norm(dim=-1), (dense - target).norm(dim=-1)
+
+
+def capacity_constant(
+    dimension: int, radius_factor: float, beta: float = 1.0, failure_probability: float = 0.001
+) -> float:
+    """
+    The constant `c` of Ramsauer et al.'s bound (their theorem 3): with probability `1 - p`, at least
+    `sqrt(p) * c ** ((d - 1) / 4)` random patterns on the sphere of radius `K sqrt(d - 1)` can be stored.
+
+    `c = b / W0(exp(a + ln b))` with `a = 2 / (d - 1) (1 + ln(2 beta K^2 p (d - 1)))`, `b = 2 K^2 beta / 5` and `W0` the
+    upper branch of the Lambert function. The paper's sparse counterpart (lemma 2.1) takes the logarithm of
+    `sqrt(p) - 1 < 0`, and its asymptotic comparison is reversed, so that we ship the dense bound and **measure** the
+    sparse capacity. (They print 1.3718 for d = 75, K = 1: cut off, not rounded.)
+
+    Args:
+        dimension (`int`): `d`, at least 2.
+        radius_factor (`float`): `K` > 0.
+        beta (`float`, *optional*, defaults to 1.0): Inverse temperature.
+        failure_probability (`float`, *optional*, defaults to 0.001): `p`, between 0 and 1.
+
+    Returns:
+        `float`: The constant `c`.
+
+    Example:
+
+    ```python
+    >>> from hf_sparse_hopfield.functional import capacity_constant
+
+    >>> round(capacity_constant(20, 3.0), 4), round(capacity_constant(75, 1.0), 4)
+    (3.1546, 1.3719)
+    ```
+    """
+    if dimension < 2:
+        raise ValueError(f"dimension must be at least 2, got {dimension}.")
+    if not radius_factor > 0:
+        raise ValueError(f"radius_factor must be positive, got {radius_factor}.")
+    _check_beta(beta)
+    if not 0 < failure_probability < 1:
+        raise ValueError(f"failure_probability must lie between 0 and 1, got {failure_probability}.")
+    squared = radius_factor * radius_factor
+    a = 2 / (dimension - 1) * (1 + math.log(2 * beta * squared * failure_probability * (dimension - 1)))
+    b = 2 * squared * beta / 5
+    logarithm = a + math.log(b)
+    # W0(exp(v)) solves w + log w = v; Newton in log w never leaves the domain and is quadratic everywhere
+    log_w = math.log(logarithm) if logarithm > 1 else logarithm - math.exp(min(logarithm, 0.0))
+    for _ in range(100):
+        w = math.exp(log_w)
+        step = (w + log_w - logarithm) / (w + 1)
+        log_w -= step
+        if abs(step) < 1e-15 * max(1.0, abs(log_w)):
+            break
+    return b / math.exp(log_w)
+
+
+def capacity_bound(
+    dimension: int, radius_factor: float, beta: float = 1.0, failure_probability: float = 0.001
+) -> float:
+    """
+    Ramsauer et al.'s lower bound `sqrt(p) * c ** ((d - 1) / 4)` on the number of patterns; see [`capacity_constant`].
+
+    Args:
+        dimension, radius_factor, beta, failure_probability: As for [`capacity_constant`].
+
+    Returns:
+        `float`: The bound.
+
+    Example:
+
+    ```python
+    >>> from hf_sparse_hopfield.functional import capacity_bound
+
+    >>> round(capacity_bound(20, 3.0), 2)
+    7.41
+    ```
+    """
+    constant = capacity_constant(dimension, radius_factor, beta, failure_probability)
+    return math.sqrt(failure_probability) * constant ** ((dimension - 1) / 4)

@@ -1,0 +1,357 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+r"""alpha-entmax, alpha in [1, 2]: softmax (1), entmax15 (1.5), sparsemax (2) and all that lies between.
+
+One parametrisation serves the whole family. With `eps = alpha - 1` and scores `z` shifted so that their maximum is 0,
+
+    p_i = [1 + eps (z_i - t)]_+ ^ (1 / eps)        (exp(z_i - t) at eps = 0),
+
+and the *shift* `t >= 0` makes the row sum to 1. It stays well behaved as alpha -> 1, where the usual threshold
+`tau = eps (t + max z) - 1` loses all meaning. `t` is found by Newton's method on `(S(t)^eps - 1) / eps`, with
+`S = sum p`. This function is convex and decreasing (`S^eps` is a norm of the positive parts), so that Newton from
+`t = 0` rises monotonically to the root. Gradients are those of the exact solution and never go through the solver.
+"""
+
+import torch
+
+
+# Newton's method needs about 6 steps; this bound only makes sure that no input, however odd, can hang it.
+_MAX_NEWTON_STEPS = 100
+
+
+def _check_alpha(alpha: float | torch.Tensor) -> None:
+    if isinstance(alpha, torch.Tensor):
+        if not alpha.is_floating_point():
+            raise TypeError(f"alpha must be a float or a floating point tensor, got a tensor of dtype {alpha.dtype}.")
+        # Reading values off an accelerator would stall it, and inside torch.compile there are none to read.
+        if torch.compiler.is_compiling() or alpha.device.type != "cpu" or alpha.numel() == 0:
+            return
+        low, high = alpha.detach().aminmax()
+        if not (low >= 1 and high <= 2):
+            raise ValueError(f"alpha must lie in [1, 2], got a tensor with values in [{low.item()}, {high.item()}].")
+    elif isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
+        raise TypeError(f"alpha must be a float or a floating point tensor, got {type(alpha).__name__}.")
+    elif not 1 <= alpha <= 2:
+        raise ValueError(f"alpha must lie in [1, 2] (1: softmax, 1.5: entmax15, 2: sparsemax), got {alpha}.")
+
+
+def _ratio(function, x: torch.Tensor) -> torch.Tensor:
+    """`function(x) / x` for functions with `function(0) = 0` and slope 1 there (log1p, expm1)."""
+    zero = x == 0
+    x = x.masked_fill(zero, 1.0)
+    return torch.where(zero, torch.ones((), dtype=x.dtype, device=x.device), function(x) / x)
+
+
+def _powers(y: torch.Tensor, eps: float | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """`p` and `w = p^(2 - alpha)` of `y = z - t`; zero where `1 + eps y <= 0`."""
+    if isinstance(eps, float):
+        if eps == 1.0:
+            p = (1 + y).clamp_min(0)
+            return p, (p > 0).to(y.dtype).masked_fill(p.isnan(), torch.nan)
+        if eps == 0.5:
+            w = (1 + 0.5 * y).clamp_min(0)
+            return w * w, w
+    x = eps * y
+    inside = ~(x <= -1)  # written so that NaN counts as inside and goes on to poison its own row
+    log_p = y * _ratio(torch.log1p, torch.where(inside, x, torch.zeros_like(x)))
+    p = torch.where(inside, log_p.exp(), torch.zeros_like(y))
+    return p, torch.where(inside, ((1 - eps) * log_p).exp(), torch.zeros_like(y))
+
+
+def _solve(scores: torch.Tensor, alpha: float | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights and shift over the last dimension of float32 or float64 scores; -inf is masked."""
+    eps = alpha - 1
+    valid = scores != -torch.inf
+    maximum = scores.amax(-1, keepdim=True)
+    empty = maximum == -torch.inf
+    z = torch.where(valid, scores - maximum.masked_fill(empty, 0), torch.zeros_like(scores))
+    invalid = ~valid
+    t = torch.zeros_like(maximum)
+    accuracy = torch.finfo(scores.dtype).eps
+    p, w = _powers(z, eps)
+    for _ in range(_MAX_NEWTON_STEPS):
+        p, w = p.masked_fill(invalid, 0), w.masked_fill(invalid, 0)
+        total = p.sum(-1, keepdim=True)
+        log_total = total.log()
+        # (S^eps - 1) / eps / slope; `log S` carries the whole function, so that eps = 0 needs no case of its own
+        step = (
+            log_total * _ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp() / w.sum(-1, keepdim=True)
+        )
+        step = torch.where(empty, torch.zeros_like(step), step)
+        t = t + step
+        p, w = _powers(z - t, eps)
+        if not (step.abs() > accuracy * t.clamp_min(1)).any():
+            break
+    return p.masked_fill(invalid, 0), t + maximum
+
+
+@torch.library.custom_op("hf_sparse_hopfield::entmax_forward", mutates_args=())
+def _entmax_forward(
+    scores: torch.Tensor, alpha: torch.Tensor | None, alpha_value: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The solver as one operator: its loop ends by looking at data, which torch.compile and torch.export cannot."""
+    if scores.numel() == 0:
+        return scores.new_zeros(scores.shape), scores.new_full((*scores.shape[:-1], 1), -torch.inf)
+    # contiguous in and out: the strides must be those that the fake kernel announces
+    weights, shift = _solve(scores.contiguous(), alpha_value if alpha is None else alpha)
+    return weights.contiguous(), shift.contiguous()
+
+
+@_entmax_forward.register_fake
+def _(scores: torch.Tensor, alpha: torch.Tensor | None, alpha_value: float) -> tuple[torch.Tensor, torch.Tensor]:
+    return scores.new_empty(scores.shape), scores.new_empty((*scores.shape[:-1], 1))
+
+
+def entmax_score_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: float | torch.Tensor) -> torch.Tensor:
+    """
+    Gradient with respect to the scores: `w * (g - mean of g under w)`, `w = p^(2 - alpha)` on the support.
+
+    Args:
+        p (`torch.Tensor` of shape `(..., n)`): Weights.
+        grad (`torch.Tensor` of shape `(..., n)`): Gradient with respect to the weights.
+        alpha (`float` or `torch.Tensor`): Family member.
+    """
+    inside = p > 0
+    if isinstance(alpha, float) and alpha == 2.0:
+        w = inside.to(p.dtype)
+    elif isinstance(alpha, float) and alpha == 1.0:
+        w = p
+    else:
+        log_p = torch.where(inside, p, torch.ones_like(p)).log()
+        w = torch.where(inside, ((2 - alpha) * log_p).exp(), torch.zeros_like(p))
+    total = w.sum(-1, keepdim=True)
+    mean = (w * grad).sum(-1, keepdim=True) / total.masked_fill(total == 0, 1)
+    return w * (grad - mean)
+
+
+def _log1p_curvature(x: torch.Tensor) -> torch.Tensor:
+    """`(x / (1 + x) - log(1 + x)) / x^2`, by its series near 0, where the difference cancels."""
+    series = torch.zeros_like(x)
+    for k in range(13, 1, -1):
+        series = series * x + (-1) ** (k - 1) * (k - 1) / k
+    near = x.abs() < 0.03
+    far = torch.where(near, torch.ones_like(x), x)
+    return torch.where(near, series, (far / (1 + far) - far.log1p()) / (far * far))
+
+
+def entmax_alpha_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
+    """
+    Gradient with respect to alpha of every row, shape `(..., 1)`; its limits at alpha = 1 and 2 included.
+
+    Args:
+        p (`torch.Tensor` of shape `(..., n)`): Weights.
+        grad (`torch.Tensor` of shape `(..., n)`): Gradient with respect to the weights.
+        alpha (`torch.Tensor` broadcastable to `(..., 1)`): Family member.
+    """
+    eps = alpha - 1
+    inside = p > 0
+    log_p = torch.where(inside, p, torch.ones_like(p)).log()
+    w = torch.where(inside, ((1 - eps) * log_p).exp(), torch.zeros_like(p))
+    y = log_p * _ratio(torch.expm1, eps * log_p)  # z - t, recovered from p
+    direct = torch.where(inside, p * y * y * _log1p_curvature(eps * y), torch.zeros_like(p))  # dp/dalpha at fixed t
+    total = w.sum(-1, keepdim=True)
+    shift = direct.sum(-1, keepdim=True) / total.masked_fill(total == 0, 1)
+    return ((direct - w * shift) * grad).sum(-1, keepdim=True)
+
+
+class _Entmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores, alpha, alpha_value):
+        weights, _ = _entmax_forward(scores, alpha, alpha_value)
+        ctx.save_for_backward(weights, alpha)
+        ctx.alpha_value = alpha_value
+        return weights
+
+    @staticmethod
+    def backward(ctx, grad):
+        weights, alpha = ctx.saved_tensors
+        member = ctx.alpha_value if alpha is None else alpha
+        grad_scores = entmax_score_gradient(weights, grad, member) if ctx.needs_input_grad[0] else None
+        grad_alpha = None
+        if ctx.needs_input_grad[1]:
+            grad_alpha = entmax_alpha_gradient(weights, grad, alpha).sum_to_size(alpha.shape)
+        return grad_scores, grad_alpha, None
+
+
+def _prepare(scores, alpha, dim, mask):
+    """Checked scores with `dim` last, in float32 or better, -inf where masked; alpha to match."""
+    if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
+        raise TypeError(
+            f"scores must be a floating point tensor, got {getattr(scores, 'dtype', type(scores).__name__)}."
+        )
+    if scores.ndim == 0:
+        raise ValueError("scores must have at least one dimension, got a scalar.")
+    if not -scores.ndim <= dim < scores.ndim:
+        raise ValueError(f"dim={dim} is out of range for scores of shape {tuple(scores.shape)}.")
+    _check_alpha(alpha)
+    if mask is not None:
+        if mask.dtype != torch.bool:
+            raise TypeError(f"mask must be boolean (True = may be chosen), got {mask.dtype}. Use `mask.bool()`.")
+        try:
+            mask = mask.expand(scores.shape)
+        except RuntimeError as error:
+            raise ValueError(
+                f"mask of shape {tuple(mask.shape)} does not broadcast to scores of shape {tuple(scores.shape)}."
+            ) from error
+        scores = scores.masked_fill(~mask, -torch.inf)
+    compute = torch.promote_types(scores.dtype, torch.float32)
+    scores = scores.to(compute).movedim(dim, -1)
+    if isinstance(alpha, torch.Tensor):
+        alpha = alpha.to(device=scores.device, dtype=compute)
+        alpha = alpha.reshape((1,) * (scores.ndim - alpha.ndim) + alpha.shape)
+        row_shape = list(scores.movedim(-1, dim).shape)
+        row_shape[dim] = 1
+        if alpha.ndim != scores.ndim or any(a not in (1, s) for a, s in zip(alpha.shape, row_shape, strict=True)):
+            raise ValueError(
+                f"alpha of shape {tuple(alpha.shape)} does not broadcast to {tuple(row_shape)}: one alpha for each row "
+                f"along dim={dim} of the scores."
+            )
+        alpha = alpha.movedim(dim, -1)
+    else:
+        alpha = float(alpha)
+    return scores, alpha
+
+
+def _split(alpha: float | torch.Tensor) -> tuple[torch.Tensor | None, float]:
+    return (alpha, 0.0) if isinstance(alpha, torch.Tensor) else (None, alpha)
+
+
+def entmax(
+    scores: torch.Tensor, alpha: float | torch.Tensor = 2.0, dim: int = -1, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """
+    alpha-entmax: the point of the simplex that maximises `p @ scores` plus the Tsallis alpha-entropy of `p`.
+
+    Args:
+        scores (`torch.Tensor`):
+            Scores of any shape; -inf entries get weight 0. float16 and bfloat16 are computed in float32 and rounded once.
+        alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0):
+            Family member in [1, 2]: 1 is softmax, 1.5 entmax15, 2 sparsemax. A tensor broadcasts to `scores` with size 1
+            along `dim` (one alpha a row, a head, a batch, ...) and receives its gradient.
+        dim (`int`, *optional*, defaults to -1): Dimension that sums to 1.
+        mask (`torch.BoolTensor` broadcastable to `scores`, *optional*): `True` where an entry may get weight.
+
+    Returns:
+        `torch.Tensor`: Weights, shape and dtype of `scores`. A row with nothing to choose from is zero. A NaN makes its
+        own row NaN, and no other.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import entmax
+
+    >>> entmax(torch.tensor([1.0, 0.5, -1.0]))
+    tensor([0.7500, 0.2500, 0.0000])
+    >>> entmax(torch.tensor([1.0, 0.5, -1.0]), alpha=1.0)
+    tensor([0.5741, 0.3482, 0.0777])
+    ```
+    """
+    dtype = scores.dtype if isinstance(scores, torch.Tensor) else None
+    scores, alpha = _prepare(scores, alpha, dim, mask)
+    return _Entmax.apply(scores, *_split(alpha)).movedim(-1, dim).to(dtype)
+
+
+def sparsemax(scores: torch.Tensor, dim: int = -1, mask: torch.Tensor | None = None) -> torch.Tensor:
+    """
+    Sparsemax: the Euclidean projection of `scores` on the simplex; [`entmax`] with alpha = 2.
+
+    Args:
+        scores (`torch.Tensor`): Scores of any shape.
+        dim (`int`, *optional*, defaults to -1): Dimension that sums to 1.
+        mask (`torch.BoolTensor` broadcastable to `scores`, *optional*): `True` where an entry may get weight.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import sparsemax
+
+    >>> sparsemax(torch.tensor([[0.1, 0.2, 3.0], [0.0, 0.0, 0.0]]))
+    tensor([[0.0000, 0.0000, 1.0000],
+            [0.3333, 0.3333, 0.3333]])
+    ```
+    """
+    return entmax(scores, 2.0, dim, mask)
+
+
+def threshold(
+    scores: torch.Tensor, alpha: float | torch.Tensor = 2.0, dim: int = -1, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """
+    The `tau` of `entmax(z) = [(alpha - 1) z - tau]_+ ^ (1 / (alpha - 1))`, without gradient.
+
+    Args:
+        scores, alpha, dim, mask: As for [`entmax`].
+
+    Returns:
+        `torch.Tensor`: `scores` with size 1 along `dim`, in float32 or better. -inf for alpha = 1 (softmax cuts nothing
+        off) and +inf for a row with nothing to choose from (everything is cut off).
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import threshold
+
+    >>> threshold(torch.tensor([1.0, 0.5, -1.0]))
+    tensor([0.2500])
+    ```
+    """
+    scores, alpha = _prepare(scores.detach(), alpha, dim, mask)
+    shift = _entmax_forward(scores, *_split(alpha))[1]
+    eps = alpha - 1
+    tau = eps * shift - 1
+    softmax = eps == 0 if isinstance(eps, torch.Tensor) else torch.full_like(shift, eps == 0, dtype=torch.bool)
+    tau = torch.where(softmax, torch.full_like(tau, -torch.inf), tau)
+    return torch.where(shift == -torch.inf, torch.full_like(tau, torch.inf), tau).movedim(-1, dim)
+
+
+def support(
+    scores: torch.Tensor, alpha: float | torch.Tensor = 2.0, dim: int = -1, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """
+    Where [`entmax`] is above zero.
+
+    Args:
+        scores, alpha, dim, mask: As for [`entmax`].
+
+    Returns:
+        `torch.BoolTensor`: Shape of `scores`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import support
+
+    >>> support(torch.tensor([1.0, 0.5, -1.0]))
+    tensor([ True,  True, False])
+    ```
+    """
+    compute = torch.promote_types(scores.dtype, torch.float32)  # rounding to half would lose the smallest weights
+    return entmax(scores.detach().to(compute), alpha, dim, mask) > 0
+
+
+def support_size(
+    scores: torch.Tensor, alpha: float | torch.Tensor = 2.0, dim: int = -1, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """
+    How many entries of a row [`entmax`] keeps (kappa in the paper).
+
+    Args:
+        scores, alpha, dim, mask: As for [`entmax`].
+
+    Returns:
+        `torch.LongTensor`: `scores` without `dim`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import support_size
+
+    >>> support_size(torch.tensor([[1.0, 0.5, -1.0], [3.0, 0.0, 0.0]]))
+    tensor([2, 1])
+    ```
+    """
+    return support(scores, alpha, dim, mask).sum(dim)

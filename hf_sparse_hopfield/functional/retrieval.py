@@ -1,0 +1,294 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""`retrieve`: the one door to one-step and multi-step attention. It checks, brings to canonical form, picks a backend."""
+
+import math
+
+import torch
+
+from ..backends import RetrievalProblem, RetrievalResult, logger, select_backend
+from .energy import _check_beta
+from .normalizers import _check_alpha
+
+
+def _check_patterns(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+    for name, tensor, axes in (
+        ("query", query, "(batch, heads, queries, head_dim)"),
+        ("key", key, "(batch, kv_heads, keys, head_dim)"),
+        ("value", value, "(batch, kv_heads, keys, value_dim)"),
+    ):
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+            raise TypeError(f"{name} must be a floating point tensor, got {getattr(tensor, 'dtype', type(tensor))}.")
+        if tensor.ndim != 4:
+            raise ValueError(f"{name} must have the four dimensions {axes}, got shape {tuple(tensor.shape)}.")
+    if not query.dtype == key.dtype == value.dtype:
+        raise TypeError(f"query, key and value must share one dtype, got {query.dtype}, {key.dtype}, {value.dtype}.")
+    if key.shape[:3] != value.shape[:3]:
+        raise ValueError(
+            f"key of shape {tuple(key.shape)} and value of shape {tuple(value.shape)} must agree in batch, heads and keys."
+        )
+    if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3]:
+        raise ValueError(
+            f"query of shape {tuple(query.shape)} and key of shape {tuple(key.shape)} must agree in batch and head_dim."
+        )
+    if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
+        raise ValueError(
+            f"query has {query.shape[1]} heads, which is not a multiple of the {key.shape[1]} heads of key and value."
+        )
+
+
+def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Tensor) -> float | torch.Tensor:
+    """A float, or a tensor broadcastable to `(batch, heads, queries, 1)`; one dimension means one value a head."""
+    if not isinstance(setting, torch.Tensor):
+        return float(setting)
+    batch, heads, queries, _ = query.shape
+    shape = setting.shape
+    if setting.ndim <= 1:
+        setting = setting.reshape(1, -1, 1, 1)
+    if setting.ndim != 4 or any(
+        s not in (1, n) for s, n in zip(setting.shape, (batch, heads, queries, 1), strict=True)
+    ):
+        raise ValueError(
+            f"{name} of shape {tuple(shape)} must be a scalar, one value a head ({heads},), or broadcast to "
+            f"(batch, heads, queries, 1) = {(batch, heads, queries, 1)}."
+        )
+    return setting.to(query.device)
+
+
+def _canonical_scores(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Four dimensions, broadcastable to the scores."""
+    if tensor.ndim > 4 or any(s not in (1, n) for s, n in zip(reversed(tensor.shape), reversed(shape), strict=False)):
+        raise ValueError(
+            f"{name} of shape {tuple(tensor.shape)} does not broadcast to (batch, heads, queries, keys) = {shape}."
+        )
+    return tensor.reshape((1,) * (4 - tensor.ndim) + tensor.shape)
+
+
+def _canonical_mask(
+    mask: torch.Tensor | None, bias: torch.Tensor | None, shape: tuple[int, ...]
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Boolean mask and additive bias; an additive mask is taken apart into the two."""
+    if bias is not None:
+        if not isinstance(bias, torch.Tensor) or not bias.is_floating_point():
+            raise TypeError(
+                f"bias must be a floating point tensor, got {getattr(bias, 'dtype', type(bias).__name__)}."
+            )
+        bias = _canonical_scores("bias", bias, shape)
+    if mask is None:
+        return None, bias
+    if not isinstance(mask, torch.Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        raise TypeError(
+            "mask must be boolean (True = may attend) or a floating point tensor that is added to the scores, got "
+            f"{getattr(mask, 'dtype', type(mask).__name__)}. Use `mask.bool()` for a mask of ones and zeros."
+        )
+    mask = _canonical_scores("mask", mask, shape)
+    if mask.dtype == torch.bool:
+        return mask, bias
+    # Models write "masked" as -inf or as the lowest number of their dtype, at times halved or added up: both mean
+    # weight zero, also in a row where everything is masked.
+    allowed = ~(mask <= torch.finfo(mask.dtype).min / 2)
+    additive = mask.masked_fill(~allowed, 0)
+    return allowed, additive if bias is None else bias + additive
+
+
+def _check_options(steps, tolerance, is_causal, sliding_window, softcap, dropout) -> None:
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps must be an integer of at least 1 (1: ordinary attention), got {steps!r}.")
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must be at least 0 (0: a row never stops early), got {tolerance!r}.")
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout must be a probability in [0, 1], got {dropout!r}.")
+    if sliding_window is not None:
+        if isinstance(sliding_window, bool) or not isinstance(sliding_window, int) or sliding_window < 1:
+            raise ValueError(f"sliding_window must be an integer of at least 1 or None, got {sliding_window!r}.")
+        if not is_causal:
+            raise ValueError(
+                f"sliding_window={sliding_window} needs is_causal=True; express a two-sided window as a boolean mask."
+            )
+    if softcap is not None and not softcap > 0:
+        raise ValueError(f"softcap must be positive or None, got {softcap!r}.")
+
+
+def pose_problem(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    scaling: float | None = None,
+    beta: float | torch.Tensor = 1.0,
+    alpha: float | torch.Tensor = 2.0,
+    steps: int = 1,
+    tolerance: float = 0.0,
+    mask: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    is_causal: bool = False,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    return_weights: bool = False,
+    return_trace: bool = False,
+) -> RetrievalProblem:
+    """Check the arguments of [`retrieve`] and bring them to the canonical form that backends take."""
+    _check_patterns(query, key, value)
+    _check_alpha(alpha)
+    _check_beta(beta)
+    _check_options(steps, tolerance, is_causal, sliding_window, softcap, dropout)
+    if scaling is None:
+        scaling = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+    elif isinstance(scaling, torch.Tensor) or not math.isfinite(scaling):
+        raise ValueError(f"scaling must be a finite float (put tensors in beta), got {scaling!r}.")
+    if sinks is not None and (sinks.ndim != 1 or sinks.shape[0] != query.shape[1]):
+        raise ValueError(f"sinks must hold one logit a head, shape ({query.shape[1]},), got {tuple(sinks.shape)}.")
+    if return_trace and (softcap is not None or scaling <= 0):
+        raise ValueError("return_trace needs scaling > 0 and no softcap: otherwise retrieval descends no energy.")
+    mask, bias = _canonical_mask(mask, bias, (*query.shape[:3], key.shape[2]))
+    return RetrievalProblem(
+        query=query,
+        key=key,
+        value=value,
+        scaling=float(scaling),
+        beta=_canonical_setting("beta", beta, query),
+        alpha=_canonical_setting("alpha", alpha, query),
+        steps=steps,
+        tolerance=float(tolerance),
+        mask=mask,
+        bias=bias,
+        is_causal=bool(is_causal),
+        sliding_window=sliding_window,
+        softcap=softcap,
+        sinks=sinks,
+        dropout=float(dropout),
+        return_weights=return_weights,
+        return_trace=return_trace,
+    )
+
+
+def retrieve(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    scaling: float | None = None,
+    beta: float | torch.Tensor = 1.0,
+    alpha: float | torch.Tensor = 2.0,
+    steps: int = 1,
+    tolerance: float = 0.0,
+    mask: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    is_causal: bool = False,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    return_weights: bool = False,
+    return_trace: bool = False,
+    backend: str = "auto",
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor] | RetrievalResult:
+    """
+    Sparse Hopfield retrieval: attention with alpha-entmax in the place of softmax, in one or several steps.
+
+        state_0 = query
+        state_u = entmax(beta * scaling * state_{u-1} key^T + bias) key        u = 1 ... steps - 1
+        output  = entmax(beta * scaling * state_{steps-1} key^T + bias) value
+
+    Args:
+        query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): The states.
+        key (`torch.Tensor` of shape `(batch, kv_heads, keys, head_dim)`):
+            The stored patterns. `heads` is a multiple of `kv_heads` (grouped-query attention); keys are not repeated.
+        value (`torch.Tensor` of shape `(batch, kv_heads, keys, value_dim)`): What is read out.
+        scaling (`float`, *optional*, defaults to `1 / sqrt(head_dim)`): The model's own factor on the scores.
+        beta (`float` or `torch.Tensor`, *optional*, defaults to 1.0):
+            Multiplier on `scaling`, positive. A tensor has one value a head, `(heads,)`, or broadcasts to
+            `(batch, heads, queries, 1)`.
+        alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0):
+            Family member in [1, 2]: 1 softmax, 1.5 entmax15, 2 sparsemax. Tensors as for `beta`.
+        steps (`int`, *optional*, defaults to 1): Evaluations of the normaliser, the read-out included.
+        tolerance (`float`, *optional*, defaults to 0.0):
+            A row whose state moved by less than this (Euclidean norm) is not updated any more. Rows stop one by one:
+            none depends on the others.
+        mask (`torch.Tensor` broadcastable to `(batch, heads, queries, keys)`, *optional*):
+            Boolean (`True` = may attend) or additive floats (-inf and the lowest number of the dtype both mask).
+        bias (`torch.Tensor` broadcastable to `(batch, heads, queries, keys)`, *optional*): Added to the scaled scores.
+        is_causal (`bool`, *optional*, defaults to `False`):
+            Query `i` sees key `j` only if `j <= i + keys - queries`: aligned bottom right, as a cache needs it.
+        sliding_window (`int`, *optional*): With `is_causal`, every query sees its last `sliding_window` keys only.
+        softcap (`float`, *optional*):
+            Scores become `softcap * tanh(score / softcap)` before `beta` and `bias` act.
+        sinks (`torch.Tensor` of shape `(heads,)`, *optional*):
+            Logits of one more column that takes weight and whose key and value are zero.
+        dropout (`float`, *optional*, defaults to 0.0): Probability of dropping a weight of the read-out.
+        return_weights (`bool`, *optional*, defaults to `False`): Also return the weights of the read-out.
+        return_trace (`bool`, *optional*, defaults to `False`):
+            Return a [`RetrievalResult`] with output, weights, steps used by each row, states and energies.
+        backend (`str`, *optional*, defaults to `"auto"`): `"auto"`, or the name of a backend.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, heads, queries, value_dim)`, with `return_weights=True` a tuple of it and the
+        weights `(batch, heads, queries, keys)`, with `return_trace=True` a [`RetrievalResult`]. A query with nothing to
+        attend to gets zeros.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import retrieve
+
+    >>> query, key, value = torch.randn(3, 2, 4, 10, 16).unbind()
+    >>> retrieve(query, key, value, is_causal=True).shape
+    torch.Size([2, 4, 10, 16])
+    >>> output, weights = retrieve(query, key, value, alpha=1.5, steps=2, return_weights=True)
+    >>> torch.allclose(weights.sum(-1), torch.ones(2, 4, 10))
+    True
+    ```
+    """
+    problem = pose_problem(
+        query,
+        key,
+        value,
+        scaling=scaling,
+        beta=beta,
+        alpha=alpha,
+        steps=steps,
+        tolerance=tolerance,
+        mask=mask,
+        bias=bias,
+        is_causal=is_causal,
+        sliding_window=sliding_window,
+        softcap=softcap,
+        sinks=sinks,
+        dropout=dropout,
+        return_weights=return_weights,
+        return_trace=return_trace,
+    )
+    chosen, reason = select_backend(problem, backend)
+    if not torch.compiler.is_compiling():
+        logger.debug("retrieve uses backend %s: %s", chosen.name, reason)
+    result = chosen.run(problem)
+    if return_trace:
+        return result
+    return (result.output, result.weights) if return_weights else result.output
+
+
+def explain_backend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options) -> str:
+    """
+    Which backend [`retrieve`] would use for these arguments, and why.
+
+    Args:
+        query, key, value, **options: As for [`retrieve`].
+
+    Returns:
+        `str`: One line, the backend's name first.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import explain_backend
+
+    >>> explain_backend(*torch.randn(3, 1, 2, 8, 16), backend="reference")
+    'reference: asked for by name'
+    ```
+    """
+    name = options.pop("backend", "auto")
+    chosen, reason = select_backend(pose_problem(query, key, value, **options), name)
+    return f"{chosen.name}: {reason}"

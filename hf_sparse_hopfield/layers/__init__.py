@@ -1,0 +1,18 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Retrieval as modules: the three Hopfield layers, and an associative memory that needs no training."""
+
+from .hopfield import SparseHopfield
+from .lookup import SparseHopfieldLayer
+from .memory import HopfieldMemory, MemoryTrace
+from .parameters import RetrievalParameters
+from .pooling import SparseHopfieldPooling
+
+
+__all__ = [
+    "HopfieldMemory",
+    "MemoryTrace",
+    "RetrievalParameters",
+    "SparseHopfield",
+    "SparseHopfieldLayer",
+    "SparseHopfieldPooling",
+]

@@ -1,0 +1,442 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""The core shared by the three layers: project patterns into heads, retrieve, project back.
+
+Parameter names and shapes are those of `HopfieldCore` in hflayers: its checkpoints load with `load_state_dict`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from ..functional.retrieval import retrieve
+from .parameters import RetrievalParameters, check_positive, per_head_values
+
+
+def check_size(name: str, value: int | None) -> None:
+    """Refuse a size that is given and not a positive integer."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"{name} must be a positive integer or None, got {value!r}.")
+
+
+def check_flag(name: str, value: bool) -> None:
+    """Refuse anything that is not a boolean."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
+def in_rows(patterns: torch.Tensor, norm: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """
+    Apply a layer norm to patterns laid out as a matrix.
+
+    The backward pass of a layer norm whose gradient is a transposed tensor has another memory layout than the tracer of
+    `torch.compile` predicts, and fails there; rows of a matrix have only one layout.
+    """
+    return norm(patterns.reshape(-1, patterns.shape[-1])).reshape(patterns.shape)
+
+
+class HopfieldAssociation(nn.Module):
+    """
+    Multi-head retrieval between already normalised patterns, with input and output projections.
+
+    The arguments are those of [`SparseHopfield`] with the same names; `steps` and `tolerance` are those of
+    [`~functional.retrieval.retrieve`]. All tensors are batch first. A batch of size 1 is broadcast to the others.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_size: int | None,
+        hidden_size: int | None,
+        output_size: int | None,
+        pattern_size: int | None,
+        num_heads: int,
+        scaling: float | Sequence[float] | torch.Tensor | None,
+        steps: int,
+        tolerance: float,
+        alpha: float | Sequence[float],
+        beta: float | Sequence[float],
+        learn_alpha: bool,
+        learn_beta: bool,
+        normalize_hopfield_space: bool,
+        normalize_hopfield_space_affine: bool,
+        normalize_hopfield_space_eps: float,
+        stored_pattern_as_static: bool,
+        state_pattern_as_static: bool,
+        pattern_projection_as_static: bool,
+        pattern_projection_as_connected: bool,
+        stored_pattern_size: int | None,
+        pattern_projection_size: int | None,
+        dropout: float,
+        input_bias: bool,
+        concat_bias_pattern: bool,
+        add_zero_association: bool,
+        disable_out_projection: bool,
+        backend: str,
+    ) -> None:
+        super().__init__()
+        self.retrieval_parameters = RetrievalParameters(num_heads, alpha, beta, learn_alpha, learn_beta)
+        self.num_heads = num_heads
+        self.steps = steps
+        self.tolerance = tolerance
+        self.dropout = dropout
+        self.backend = backend
+        self.stored_is_static = stored_pattern_as_static
+        self.state_is_static = state_pattern_as_static
+        self.projection_is_static = pattern_projection_as_static
+        self.connected = pattern_projection_as_connected
+        self.normalize_hopfield_space = normalize_hopfield_space
+        self.normalize_hopfield_space_eps = normalize_hopfield_space_eps
+        self.add_zero_association = add_zero_association
+        # Nothing is learned about the patterns: plain retrieval, sizes come from the data.
+        self.static_execution = (
+            stored_pattern_as_static
+            and state_pattern_as_static
+            and pattern_projection_as_static
+            and not pattern_projection_as_connected
+            and not normalize_hopfield_space
+            and disable_out_projection
+        )
+
+        self._resolve_sizes(
+            input_size,
+            hidden_size,
+            output_size,
+            pattern_size,
+            stored_pattern_size,
+            pattern_projection_size,
+            disable_out_projection,
+        )
+        self._create_projections(input_bias, pattern_size is None, disable_out_projection)
+        self._create_bias_patterns(concat_bias_pattern)
+        if normalize_hopfield_space_affine:
+            self.p_norm_weight = nn.Parameter(torch.empty(self.hidden_size))
+            self.p_norm_bias = nn.Parameter(torch.empty(self.hidden_size))
+        else:
+            self.register_parameter("p_norm_weight", None)
+            self.register_parameter("p_norm_bias", None)
+
+        if scaling is None:
+            self.scaling = 1.0 if self.static_execution else 1.0 / math.sqrt(self.hidden_size)
+        else:
+            self.scaling = per_head_values("scaling", scaling, num_heads)
+            check_positive("scaling", self.scaling)
+        self.reset_parameters()
+
+    def _resolve_sizes(
+        self,
+        input_size: int | None,
+        hidden_size: int | None,
+        output_size: int | None,
+        pattern_size: int | None,
+        stored_pattern_size: int | None,
+        pattern_projection_size: int | None,
+        disable_out_projection: bool,
+    ) -> None:
+        """Set the size of every space. In static execution a size that was not given stays `None`: any will do."""
+        if self.static_execution:
+            self.input_size = self.stored_pattern_size = self.pattern_projection_size = None
+            self.hidden_size, self.pattern_size = hidden_size, pattern_size
+            self.output_size = output_size
+            if output_size is not None:
+                raise ValueError(
+                    f"output_size={output_size} has no effect with disable_out_projection=True; leave it out."
+                )
+            return
+        if input_size is None:
+            raise ValueError(
+                "input_size=None is only possible when nothing is projected: give input_size, or set "
+                "stored_pattern_as_static, state_pattern_as_static, pattern_projection_as_static and "
+                "disable_out_projection to True and neither connect the projection nor normalize_hopfield_space."
+            )
+        self.input_size = input_size
+        self.stored_pattern_size = input_size if stored_pattern_size is None else stored_pattern_size
+        self.pattern_projection_size = input_size if pattern_projection_size is None else pattern_projection_size
+        if hidden_size is None and input_size % self.num_heads:
+            raise ValueError(
+                f"input_size={input_size} is not divisible by num_heads={self.num_heads}; "
+                f"give hidden_size (the size of one head)."
+            )
+        self.hidden_size = input_size // self.num_heads if hidden_size is None else hidden_size
+        self.pattern_size = self.hidden_size if pattern_size is None else pattern_size
+        self.output_size = output_size if output_size is not None else input_size
+        if disable_out_projection:
+            self.output_size = self.num_heads * self.pattern_size
+            if output_size is not None and output_size != self.output_size:
+                raise ValueError(
+                    f"output_size={output_size} has no effect with disable_out_projection=True, where the output has "
+                    f"num_heads * pattern_size = {self.output_size} features; leave it out."
+                )
+        if self.connected:
+            if self.stored_pattern_size != self.pattern_projection_size:
+                raise ValueError(
+                    f"pattern_projection_as_connected=True projects the pattern projection as the stored pattern, so "
+                    f"stored_pattern_size={self.stored_pattern_size} and "
+                    f"pattern_projection_size={self.pattern_projection_size} must be equal."
+                )
+            if self.projection_is_static and not self.stored_is_static and self.pattern_size != self.hidden_size:
+                raise ValueError(
+                    f"pattern_size={self.pattern_size} must equal hidden_size={self.hidden_size} when "
+                    f"pattern_projection_as_connected and pattern_projection_as_static are both True."
+                )
+
+    def _create_projections(self, input_bias: bool, default_pattern_size: bool, disable_out_projection: bool) -> None:
+        for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_bias"):
+            self.register_parameter(name, None)
+        self.out_proj = None
+        if self.static_execution:
+            return
+        hidden, pattern = self.num_heads * self.hidden_size, self.num_heads * self.pattern_size
+        rows = {
+            "state": 0 if self.state_is_static else hidden,
+            "stored": 0 if self.stored_is_static else hidden,
+            "projection": 0 if self.projection_is_static else pattern,
+        }
+        # First row of each part, in the joint weight and in the joint bias alike.
+        self._first_row = {"state": 0, "stored": rows["state"], "projection": rows["state"] + rows["stored"]}
+        # When all inputs have one size hflayers keeps one joint weight, else one weight each.
+        joint = (
+            self.stored_pattern_size == self.input_size
+            and self.pattern_projection_size == self.input_size
+            and default_pattern_size
+            and not self.connected
+        )
+        if joint:
+            if sum(rows.values()):
+                self.in_proj_weight = nn.Parameter(torch.empty(sum(rows.values()), self.input_size))
+        else:
+            if rows["state"]:
+                self.q_proj_weight = nn.Parameter(torch.empty(hidden, self.input_size))
+            if rows["stored"]:
+                self.k_proj_weight = nn.Parameter(torch.empty(hidden, self.stored_pattern_size))
+            if rows["projection"]:
+                projected_twice = self.connected and not self.stored_is_static
+                size = hidden if projected_twice else self.pattern_projection_size
+                self.v_proj_weight = nn.Parameter(torch.empty(pattern, size))
+        if input_bias and sum(rows.values()):
+            # hflayers keeps the bias of the pattern projection even where that is static and the bias unused.
+            self.in_proj_bias = nn.Parameter(torch.empty(rows["state"] + rows["stored"] + pattern))
+        if not disable_out_projection:
+            self.out_proj = nn.Linear(pattern, self.output_size, bias=input_bias)
+
+    def _create_bias_patterns(self, concat_bias_pattern: bool) -> None:
+        self.register_parameter("bias_k", None)
+        self.register_parameter("bias_v", None)
+        if not concat_bias_pattern:
+            return
+        if self.stored_is_static or self.projection_is_static:
+            raise ValueError(
+                "concat_bias_pattern=True adds a learned pattern to projected ones; it cannot be combined with "
+                "stored_pattern_as_static=True or pattern_projection_as_static=True."
+            )
+        self.bias_k = nn.Parameter(torch.empty(1, 1, self.num_heads * self.hidden_size))
+        self.bias_v = nn.Parameter(torch.empty(1, 1, self.num_heads * self.pattern_size))
+
+    def reset_parameters(self) -> None:
+        """Initialise as hflayers does: weights and bias patterns from N(0, 0.02²), biases zero."""
+        self.retrieval_parameters.reset_parameters()
+        if self.p_norm_weight is not None:
+            nn.init.ones_(self.p_norm_weight)
+            nn.init.zeros_(self.p_norm_bias)
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                nn.init.normal_(weight, std=0.02)
+        if self.in_proj_bias is not None:
+            nn.init.zeros_(self.in_proj_bias)
+        if self.out_proj is not None:
+            nn.init.normal_(self.out_proj.weight, std=0.02)
+            if self.out_proj.bias is not None:
+                nn.init.zeros_(self.out_proj.bias)
+        for pattern in (self.bias_k, self.bias_v):
+            if pattern is not None:
+                nn.init.normal_(pattern, std=0.02)
+
+    def _apply_projection(self, inputs: torch.Tensor, part: str) -> torch.Tensor:
+        """The input projection of `part` (`"state"`, `"stored"` or `"projection"`), which must not be static."""
+        first = self._first_row[part]
+        size = self.num_heads * (self.pattern_size if part == "projection" else self.hidden_size)
+        if self.in_proj_weight is not None:
+            weight = self.in_proj_weight[first : first + size]
+        else:
+            own = {"state": self.q_proj_weight, "stored": self.k_proj_weight, "projection": self.v_proj_weight}
+            weight = own[part]
+        bias = None if self.in_proj_bias is None else self.in_proj_bias[first : first + size]
+        return nn.functional.linear(inputs, weight, bias)
+
+    def _split_heads(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def _normalize(self, patterns: torch.Tensor) -> torch.Tensor:
+        if not self.normalize_hopfield_space:
+            return patterns
+        width = patterns.shape[-1:]
+        return in_rows(
+            patterns,
+            lambda rows: nn.functional.layer_norm(
+                rows, width, self.p_norm_weight, self.p_norm_bias, self.normalize_hopfield_space_eps
+            ),
+        )
+
+    def project(
+        self, state: torch.Tensor, stored: torch.Tensor, projection: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """
+        Bring patterns into the heads.
+
+        Static patterns are the same for every head. The learned bias pattern and the zero pattern, where asked for,
+        are the last stored patterns.
+
+        Args:
+            state (`torch.Tensor` of shape `(batch, states, state_width)`): State patterns.
+            stored (`torch.Tensor` of shape `(batch, stored, stored_width)`): Stored patterns.
+            projection (`torch.Tensor` of shape `(batch, stored, projection_width)`): What is read out.
+
+        Returns:
+            `tuple[torch.Tensor, torch.Tensor, torch.Tensor]`: Query `(batch, heads, states, head_dim)`, key and value
+            `(batch, heads or 1, stored, head_dim or value_dim)`.
+        """
+        if self.state_is_static:
+            query = state.unsqueeze(1).expand(-1, self.num_heads, -1, -1)
+        else:
+            query = self._split_heads(self._apply_projection(state, "state"))
+
+        projected_value = projection
+        value_has_heads = False
+        if self.stored_is_static:
+            key = stored.unsqueeze(1)
+        else:
+            key = self._split_heads(self._apply_projection(stored, "stored"))
+            if self.connected:
+                projected_value = self._apply_projection(projection, "stored")
+                value_has_heads = True
+        if not self.projection_is_static:
+            projected_value = self._apply_projection(projected_value, "projection")
+            value_has_heads = True
+        value = self._split_heads(projected_value) if value_has_heads else projected_value.unsqueeze(1)
+
+        query, key = self._normalize(query), self._normalize(key)
+        if self.bias_k is not None:
+            key = torch.cat([key, self._split_heads(self.bias_k).expand(key.shape[0], -1, -1, -1)], dim=2)
+            value = torch.cat([value, self._split_heads(self.bias_v).expand(value.shape[0], -1, -1, -1)], dim=2)
+        if self.add_zero_association:
+            key = nn.functional.pad(key, (0, 0, 0, 1))
+            value = nn.functional.pad(value, (0, 0, 0, 1))
+        # `retrieve` shares one key-value head among all heads, but keys and values must have equally many.
+        if key.shape[1] != value.shape[1]:
+            key = key.expand(-1, self.num_heads, -1, -1)
+            value = value.expand(-1, self.num_heads, -1, -1)
+        batch = key.shape[0] if query.shape[0] == 1 else query.shape[0]
+        return (
+            query.expand(batch, -1, -1, -1),
+            key.expand(batch, -1, -1, -1),
+            value.expand(batch, -1, -1, -1),
+        )
+
+    def _mask(
+        self,
+        padding_mask: torch.Tensor | None,
+        association_mask: torch.Tensor | None,
+        batch: int,
+        states: int,
+        stored: int,
+    ) -> torch.Tensor | None:
+        """Turn hflayers' masks (True = masked) into the mask of `retrieve`: True = may attend, or floats to add."""
+        mask = None
+        if padding_mask is not None:
+            if padding_mask.dtype != torch.bool:
+                raise TypeError(
+                    f"stored_pattern_padding_mask must be boolean (True = masked), got {padding_mask.dtype}; "
+                    f"convert it with .bool()."
+                )
+            if tuple(padding_mask.shape) not in ((batch, stored), (1, stored)):
+                raise ValueError(
+                    f"stored_pattern_padding_mask has shape {tuple(padding_mask.shape)}; "
+                    f"it must be (batch, stored) = {(batch, stored)}."
+                )
+            mask = ~padding_mask[:, None, None, :]
+        if association_mask is not None:
+            association_mask = self._association_mask_4d(association_mask, batch, states, stored)
+            if association_mask.dtype == torch.bool:
+                mask = ~association_mask if mask is None else mask & ~association_mask
+            else:
+                mask = association_mask if mask is None else association_mask.masked_fill(~mask, -torch.inf)
+        # The patterns that `project` appends are never masked.
+        appended = int(self.bias_k is not None) + int(self.add_zero_association)
+        if appended and mask is not None:
+            mask = nn.functional.pad(mask, (0, appended), value=True if mask.dtype == torch.bool else 0.0)
+        return mask
+
+    def _association_mask_4d(self, mask: torch.Tensor, batch: int, states: int, stored: int) -> torch.Tensor:
+        if mask.dtype != torch.bool and not mask.dtype.is_floating_point:
+            raise TypeError(
+                f"association_mask must be boolean (True = masked) or floating point (added to the scores), got "
+                f"{mask.dtype}; convert it with .bool()."
+            )
+        heads = self.num_heads
+        shape = tuple(mask.shape)
+        if shape == (states, stored):
+            return mask[None, None]
+        if shape == (batch, states, stored):
+            return mask[:, None]
+        if shape == (batch * heads, states, stored):
+            return mask.unflatten(0, (batch, heads))
+        if len(shape) == 4 and shape[0] in (1, batch) and shape[1] in (1, heads) and shape[2:] == (states, stored):
+            return mask
+        raise ValueError(
+            f"association_mask has shape {shape}; it must be (states, stored) = {(states, stored)}, or that with "
+            f"batch={batch}, batch * heads = {batch * heads} or (batch, heads) = {(batch, heads)} in front."
+        )
+
+    def forward(
+        self,
+        state: torch.Tensor,
+        stored: torch.Tensor,
+        projection: torch.Tensor,
+        padding_mask: torch.Tensor | None = None,
+        association_mask: torch.Tensor | None = None,
+        return_weights: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        Retrieve.
+
+        Args:
+            state, stored, projection (`torch.Tensor`): See [`~HopfieldAssociation.project`].
+            padding_mask (`torch.BoolTensor` of shape `(batch, stored)`, *optional*): True = masked.
+            association_mask (`torch.Tensor`, *optional*): True = masked, or floats to add to the scores.
+            return_weights (`bool`, *optional*, defaults to `False`): Also return the association matrix.
+
+        Returns:
+            `tuple`: Output `(batch, states, output_size)` and weights `(batch, heads, states, stored)` or `None`.
+        """
+        query, key, value = self.project(state, stored, projection)
+        mask = self._mask(padding_mask, association_mask, query.shape[0], query.shape[2], stored.shape[1])
+        precision = torch.promote_types(query.dtype, torch.float32)
+        beta, alpha = self.retrieval_parameters(query.device, precision)
+        scaling = self.scaling
+        if isinstance(scaling, tuple):
+            # `retrieve` takes one scaling; what differs between heads goes into beta.
+            beta = beta * torch.tensor(scaling, dtype=precision, device=query.device)
+            scaling = 1.0
+        result = retrieve(
+            query,
+            key,
+            value,
+            scaling=scaling,
+            beta=beta,
+            alpha=alpha,
+            steps=self.steps,
+            tolerance=self.tolerance,
+            mask=mask,
+            dropout=self.dropout if self.training else 0.0,
+            return_weights=return_weights,
+            backend=self.backend,
+        )
+        output, weights = result if return_weights else (result, None)
+        output = output.transpose(1, 2).flatten(2)
+        return (output if self.out_proj is None else self.out_proj(output)), weights
+
+    def extra_repr(self) -> str:
+        return (
+            f"num_heads={self.num_heads}, hidden_size={self.hidden_size}, scaling={self.scaling}, steps={self.steps}"
+        )

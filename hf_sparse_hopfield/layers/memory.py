@@ -1,0 +1,369 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""`HopfieldMemory`: an associative memory that needs no training."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialize
+from torch import nn
+
+from ..functional.energy import energy
+from ..functional.retrieval import retrieve
+from .parameters import check_alpha, check_positive, per_head_values
+
+
+FILE_FORMAT = "hf_sparse_hopfield.HopfieldMemory"
+FILE_VERSION = "1"
+
+
+@dataclass
+class MemoryTrace:
+    """
+    A retrieval from [`HopfieldMemory`] with everything that happened on the way. `...` are the leading dimensions of
+    the queries.
+
+    Args:
+        output (`torch.Tensor` of shape `(..., d)`): What was retrieved.
+        weights (`torch.Tensor` of shape `(..., M)`): Weight of each stored pattern in the last step.
+        steps_used (`torch.LongTensor` of shape `(...)`): Number of steps that changed the query; fewer than `steps` if
+            it stopped by tolerance.
+        states (`torch.Tensor` of shape `(steps + 1, ..., d)`): The query and the state after each step.
+        energies (`torch.Tensor` of shape `(steps + 1, ...)`): Energy of each of the states. It never rises.
+    """
+
+    output: torch.Tensor
+    weights: torch.Tensor
+    steps_used: torch.Tensor
+    states: torch.Tensor
+    energies: torch.Tensor
+
+
+class HopfieldMemory(nn.Module):
+    """
+    An associative memory: it stores patterns, and completes queries to stored patterns.
+
+    One step of retrieval from the patterns Xi (one per row) is
+
+        T(x) = entmax(beta * x Xiᵀ) Xi
+
+    with `alpha=2` sparsemax and with `alpha=1` softmax. For `alpha > 1` and `beta` large enough for the separation of
+    the patterns the retrieved pattern is the stored one exactly, not only approximately. Nothing is learned; the
+    patterns are a buffer, so the memory moves with `.to(device)` and is part of the state dict of a model that holds
+    it.
+
+    Args:
+        patterns (`torch.Tensor` of shape `(M, d)`): What to store; M may be 0 for a memory to be filled later.
+        alpha (`float`, *optional*, defaults to 2.0): Member of the entmax family, in [1, 2].
+        beta (`float`, *optional*, defaults to 1.0): Inverse temperature, positive. There is no other scaling.
+        normalize (`bool`, *optional*, defaults to `False`):
+            Scale patterns (when they are stored) and queries (when they come) to length 1, so that scores are cosines.
+        backend (`str`, *optional*, defaults to `"auto"`): Backend of [`~functional.retrieval.retrieve`].
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import HopfieldMemory
+    >>> patterns = torch.randn(20, 64, generator=torch.Generator().manual_seed(0)).sign()
+    >>> memory = HopfieldMemory(patterns, beta=0.5)
+    >>> damaged = patterns[:3].clone()
+    >>> damaged[:, 32:] = 0.0
+    >>> torch.equal(memory.retrieve(damaged), patterns[:3])
+    True
+    >>> trace = memory.retrieve(damaged, steps=3, return_trace=True)
+    >>> trace.states.shape, trace.energies.shape
+    (torch.Size([4, 3, 64]), torch.Size([4, 3]))
+    >>> memory.add(-patterns[:2])
+    range(20, 22)
+    >>> memory.remove(0)
+    >>> len(memory)
+    21
+
+    ```
+
+    Saving and loading:
+
+    ```python
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "memory.safetensors")
+    ...     memory.save(path)
+    ...     again = HopfieldMemory.load(path)
+    >>> torch.equal(again.patterns, memory.patterns), again.beta
+    (True, 0.5)
+
+    ```
+    """
+
+    def __init__(
+        self,
+        patterns: torch.Tensor,
+        alpha: float = 2.0,
+        beta: float = 1.0,
+        normalize: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        if not isinstance(normalize, bool):
+            raise TypeError(f"normalize must be True or False, got {normalize!r}.")
+        self.alpha = _one_number("alpha", alpha)
+        self.beta = _one_number("beta", beta)
+        check_alpha(self.alpha)
+        check_positive("beta", self.beta)
+        self.normalize = normalize
+        self.backend = backend
+        self.register_buffer("patterns", self._checked_patterns(patterns))
+
+    def _checked_patterns(self, patterns: torch.Tensor) -> torch.Tensor:
+        """Patterns as they are stored: checked, a copy, of length 1 if asked for."""
+        if not isinstance(patterns, torch.Tensor) or not patterns.is_floating_point():
+            given = patterns.dtype if isinstance(patterns, torch.Tensor) else type(patterns).__name__
+            raise TypeError(f"patterns must be a floating point tensor of shape (M, d), got {given}; use .float().")
+        if patterns.dim() != 2 or patterns.shape[1] == 0:
+            raise ValueError(f"patterns must have shape (M, d) with d > 0, got {tuple(patterns.shape)}.")
+        if not torch.isfinite(patterns).all():
+            raise ValueError("patterns must be finite: one NaN or infinity would spoil every retrieval.")
+        patterns = patterns.detach()
+        return self._to_unit_length(patterns) if self.normalize else patterns.clone()
+
+    @staticmethod
+    def _to_unit_length(vectors: torch.Tensor) -> torch.Tensor:
+        # Squares overflow easily in float16.
+        precise = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+        return nn.functional.normalize(precise, dim=-1).to(vectors.dtype)
+
+    def __len__(self) -> int:
+        return self.patterns.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """Width d of the patterns."""
+        return self.patterns.shape[1]
+
+    def add(self, patterns: torch.Tensor) -> range:
+        """
+        Store more patterns.
+
+        Args:
+            patterns (`torch.Tensor` of shape `(n, d)` or `(d,)`): What to store, in any floating point dtype.
+
+        Returns:
+            `range`: The indices of the new patterns. Removing patterns shifts the indices of those behind them.
+        """
+        if isinstance(patterns, torch.Tensor) and patterns.dim() == 1:
+            patterns = patterns.unsqueeze(0)
+        patterns = self._checked_patterns(patterns)
+        if patterns.shape[1] != self.dimension:
+            raise ValueError(
+                f"patterns must have width {self.dimension} as those stored, got {tuple(patterns.shape)}."
+            )
+        first = len(self)
+        self.patterns = torch.cat([self.patterns, patterns.to(self.patterns)])
+        return range(first, len(self))
+
+    def remove(self, indices: int | Sequence[int] | torch.Tensor) -> None:
+        """
+        Forget patterns.
+
+        Args:
+            indices (`int`, sequence of `int`, or `torch.Tensor`): Which ones; negative indices count from the end. A
+                boolean tensor of shape `(M,)` says for each pattern whether to forget it.
+        """
+        device = self.patterns.device
+        keep = torch.ones(len(self), dtype=torch.bool, device=device)
+        if isinstance(indices, torch.Tensor) and indices.dtype == torch.bool:
+            if indices.shape != keep.shape:
+                raise ValueError(f"a boolean indices must have shape {(len(self),)}, got {tuple(indices.shape)}.")
+            keep &= ~indices.to(device)
+        else:
+            if isinstance(indices, torch.Tensor):
+                if indices.is_floating_point() or indices.is_complex():
+                    raise TypeError(f"indices must be integers or booleans, got a tensor of {indices.dtype}.")
+                indices = indices.flatten().tolist()
+            for index in [indices] if isinstance(indices, int) else list(indices):
+                if isinstance(index, bool) or not isinstance(index, int):
+                    raise TypeError(f"indices must be integers or a boolean tensor, got {index!r}.")
+                if not -len(self) <= index < len(self):
+                    raise IndexError(f"indices contains {index}, but the memory holds {len(self)} patterns.")
+                keep[index] = False
+        self.patterns = self.patterns[keep]
+
+    def _checked_queries(self, queries: torch.Tensor) -> torch.Tensor:
+        if not isinstance(queries, torch.Tensor):
+            raise TypeError(
+                f"queries must be a tensor of shape (..., {self.dimension}), got {type(queries).__name__}."
+            )
+        if queries.dtype != self.patterns.dtype:
+            raise TypeError(
+                f"queries have dtype {queries.dtype}, the patterns {self.patterns.dtype}; convert one of them."
+            )
+        if queries.dim() == 0 or queries.shape[-1] != self.dimension:
+            raise ValueError(f"queries must have shape (..., {self.dimension}), got {tuple(queries.shape)}.")
+        if len(self) == 0:
+            raise ValueError("the memory is empty; store patterns with add() first.")
+        return self._to_unit_length(queries) if self.normalize else queries
+
+    def retrieve(
+        self, queries: torch.Tensor, steps: int = 1, tolerance: float = 0.0, return_trace: bool = False
+    ) -> torch.Tensor | MemoryTrace:
+        """
+        Complete queries to stored patterns.
+
+        Args:
+            queries (`torch.Tensor` of shape `(..., d)`): Where to start, in the dtype of the patterns.
+            steps (`int`, *optional*, defaults to 1): How often to apply T.
+            tolerance (`float`, *optional*, defaults to 0.0):
+                A query whose state moves by less (Euclidean norm) gets only its last step then. Each query stops by
+                itself: its result does not depend on the others.
+            return_trace (`bool`, *optional*, defaults to `False`): Return a [`MemoryTrace`].
+
+        Returns:
+            `torch.Tensor` of shape `(..., d)`, or [`MemoryTrace`].
+        """
+        queries = self._checked_queries(queries)
+        leading = queries.shape[:-1]
+        patterns = self.patterns[None, None]
+        result = retrieve(
+            queries.reshape(1, 1, -1, self.dimension),
+            patterns,
+            patterns,
+            scaling=1.0,
+            beta=self.beta,
+            alpha=self.alpha,
+            steps=steps,
+            tolerance=tolerance,
+            return_trace=return_trace,
+            backend=self.backend,
+        )
+        if not return_trace:
+            return result.reshape(*leading, self.dimension)
+        output = result.output.reshape(*leading, self.dimension)
+        states = result.states.reshape(steps, *leading, self.dimension)
+        energies = result.energies.reshape(steps, *leading)
+        return MemoryTrace(
+            output=output,
+            weights=result.weights.reshape(*leading, len(self)),
+            steps_used=result.steps_used.reshape(leading),
+            states=torch.cat([states, output[None].to(states)]),
+            energies=torch.cat([energies, self._energy(output)[None].to(energies)]),
+        )
+
+    def forward(self, queries: torch.Tensor, steps: int = 1, tolerance: float = 0.0) -> torch.Tensor:
+        """The same as [`~HopfieldMemory.retrieve`], so that a memory can be used as a layer."""
+        return self.retrieve(queries, steps, tolerance)
+
+    def energy(self, queries: torch.Tensor) -> torch.Tensor:
+        """
+        The energy H(x) = −(1/beta) Psi*(beta Xiᵀx) + 1/2 ‖x‖², which retrieval never raises.
+
+        Args:
+            queries (`torch.Tensor` of shape `(..., d)`): States, in the dtype of the patterns.
+
+        Returns:
+            `torch.Tensor` of shape `(...)`, in float32 or better.
+        """
+        return self._energy(self._checked_queries(queries))
+
+    def _energy(self, states: torch.Tensor) -> torch.Tensor:
+        dtype = torch.promote_types(self.patterns.dtype, torch.float32)
+        return energy(states.to(dtype), self.patterns.to(dtype), beta=self.beta, alpha=self.alpha)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """
+        Write the memory to a safetensors file.
+
+        The file appears complete or not at all: it is written under another name beside `path` and then renamed.
+
+        Args:
+            path (`str` or `os.PathLike`): The file, replaced if it exists.
+        """
+        metadata = {
+            "format": FILE_FORMAT,
+            "version": FILE_VERSION,
+            "alpha": repr(self.alpha),
+            "beta": repr(self.beta),
+            "normalize": str(self.normalize),
+        }
+        content = serialize({"patterns": self.patterns.detach().cpu().contiguous()}, metadata=metadata)
+        folder, name = os.path.split(os.path.abspath(path))
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", delete=False) as file:
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                # A temporary file is readable by its owner only; a saved memory has the permissions of any new file.
+                mask = os.umask(0)
+                os.umask(mask)
+                os.chmod(file.name, 0o666 & ~mask)
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike, device: str | torch.device = "cpu", backend: str = "auto"
+    ) -> "HopfieldMemory":
+        """
+        Read a memory that [`~HopfieldMemory.save`] wrote.
+
+        Args:
+            path (`str` or `os.PathLike`): The file.
+            device (`str` or `torch.device`, *optional*, defaults to `"cpu"`): Where to put the patterns.
+            backend (`str`, *optional*, defaults to `"auto"`): As in [`HopfieldMemory`].
+
+        Returns:
+            `HopfieldMemory`: The memory.
+        """
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"path={os.fspath(path)!r} is not a file.")
+        try:
+            with safe_open(path, framework="pt", device=str(device)) as file:
+                metadata = file.metadata() or {}
+                if metadata.get("format") != FILE_FORMAT:
+                    raise ValueError(
+                        f"path={os.fspath(path)!r} holds no HopfieldMemory: its format is {metadata.get('format')!r}, "
+                        f"not {FILE_FORMAT!r}. Build one from its tensors with HopfieldMemory(patterns)."
+                    )
+                if metadata.get("version") != FILE_VERSION:
+                    raise ValueError(
+                        f"path={os.fspath(path)!r} has version {metadata.get('version')!r} of the format; this "
+                        f"package reads version {FILE_VERSION!r}. Upgrade hf-sparse-hopfield."
+                    )
+                patterns = file.get_tensor("patterns")
+        except SafetensorError as error:
+            raise ValueError(f"path={os.fspath(path)!r} is damaged or no safetensors file: {error}") from error
+        try:
+            alpha, beta = float(metadata["alpha"]), float(metadata["beta"])
+            normalize = {"True": True, "False": False}[metadata["normalize"]]
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"path={os.fspath(path)!r} has damaged metadata {metadata!r}: {error!r}") from error
+        try:
+            # Stored patterns already have length 1 where asked for: scaling them again would change the last bits.
+            memory = cls(patterns, alpha=alpha, beta=beta, backend=backend)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"path={os.fspath(path)!r} is damaged: {error}") from error
+        memory.normalize = normalize
+        return memory
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs) -> None:
+        # The number of patterns is data, not architecture: take that of the state dict.
+        patterns = state_dict.get(prefix + "patterns")
+        if patterns is not None and patterns.dim() == 2 and patterns.shape[1] == self.dimension:
+            self.patterns = self.patterns.new_empty(patterns.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def extra_repr(self) -> str:
+        settings = f"alpha={self.alpha}, beta={self.beta}, normalize={self.normalize}"
+        return f"{len(self)} patterns, dimension={self.dimension}, {settings}"
+
+
+def _one_number(name: str, value: float) -> float:
+    number = per_head_values(name, value, 1)
+    if isinstance(number, tuple):
+        raise TypeError(f"{name} must be one number, got {value!r}.")
+    return number

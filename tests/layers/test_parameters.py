@@ -1,0 +1,105 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Learned and fixed beta and alpha."""
+
+import copy
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hf_sparse_hopfield.layers import RetrievalParameters
+
+
+def test_fixed_settings_are_plain_numbers():
+    parameters = RetrievalParameters(3, alpha=1.5, beta=2.0)
+    assert parameters() == (2.0, 1.5)
+    assert (parameters.beta, parameters.alpha) == (2.0, 1.5)
+    assert not parameters.state_dict()
+    assert not list(parameters.buffers())
+
+
+def test_fixed_settings_per_head():
+    beta, alpha = RetrievalParameters(2, alpha=(1.0, 2.0), beta=torch.tensor([0.5, 4.0]))(dtype=torch.float64)
+    torch.testing.assert_close(beta, torch.tensor([0.5, 4.0], dtype=torch.float64))
+    torch.testing.assert_close(alpha, torch.tensor([1.0, 2.0], dtype=torch.float64))
+
+
+@given(
+    beta=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=4),
+    alpha=st.floats(1.0, 2.0),
+)
+def test_learned_settings_start_where_asked(beta, alpha):
+    parameters = RetrievalParameters(len(beta), alpha=alpha, beta=beta, learn_alpha=True, learn_beta=True)
+    learned_beta, learned_alpha = parameters()
+    torch.testing.assert_close(learned_beta, torch.tensor(beta), rtol=1e-5, atol=0)
+    expected = min(max(alpha, 1.001), 1.999)
+    torch.testing.assert_close(learned_alpha, torch.full((len(beta),), expected), rtol=0, atol=1e-5)
+
+
+def test_learned_settings_stay_valid_and_trainable_from_both_ends():
+    for start in (1.0, 2.0):
+        parameters = RetrievalParameters(2, alpha=start, beta=1.0, learn_alpha=True, learn_beta=True)
+        beta, alpha = parameters()
+        (beta.sum() + alpha.sum()).backward()
+        assert (parameters.alpha_logit.grad > 1e-4).all()
+        assert (parameters.log_beta.grad > 0).all()
+    with torch.no_grad():
+        parameters.alpha_logit.copy_(torch.tensor([-200.0, 200.0]))
+        parameters.log_beta.copy_(torch.tensor([-50.0, 50.0]))
+    beta, alpha = parameters()
+    assert alpha.tolist() == [1.0, 2.0]
+    assert (beta > 0).all()
+    assert torch.isfinite(beta).all()
+
+
+def test_half_precision_modules_compute_in_float32():
+    parameters = RetrievalParameters(2, alpha=1.5, beta=math.e, learn_alpha=True, learn_beta=True).half()
+    assert parameters.log_beta.dtype == torch.float16
+    beta, alpha = parameters()
+    assert beta.dtype == alpha.dtype == torch.float32
+    torch.testing.assert_close(beta, torch.full((2,), math.e))
+
+
+def test_state_dict_deepcopy_and_reset():
+    parameters = RetrievalParameters(3, beta=2.0, learn_beta=True)
+    assert list(parameters.state_dict()) == ["log_beta"]
+    assert parameters.log_beta.shape == (3,)
+    with torch.no_grad():
+        parameters.log_beta.add_(1.0)
+    other = RetrievalParameters(3, learn_beta=True)
+    other.load_state_dict(parameters.state_dict())
+    torch.testing.assert_close(other.beta, parameters.beta)
+    torch.testing.assert_close(copy.deepcopy(parameters).beta, parameters.beta)
+    parameters.reset_parameters()
+    torch.testing.assert_close(parameters.beta, torch.full((3,), 2.0))
+
+
+def test_on_the_meta_device():
+    with torch.device("meta"):
+        parameters = RetrievalParameters(3, learn_beta=True, learn_alpha=True)
+    assert parameters.log_beta.is_meta
+    parameters.to_empty(device="cpu").reset_parameters()
+    torch.testing.assert_close(parameters.beta, torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"num_heads": 0}, ValueError, "num_heads"),
+        ({"num_heads": 2.0}, ValueError, "num_heads"),
+        ({"num_heads": 2, "alpha": 2.1}, ValueError, "alpha must be in"),
+        ({"num_heads": 2, "alpha": [1.0, 0.5]}, ValueError, "alpha must be in"),
+        ({"num_heads": 2, "alpha": [1.0]}, ValueError, "alpha has 1 values"),
+        ({"num_heads": 2, "alpha": True}, TypeError, "alpha"),
+        ({"num_heads": 2, "alpha": None}, TypeError, "alpha"),
+        ({"num_heads": 2, "beta": 0}, ValueError, "beta must be positive"),
+        ({"num_heads": 2, "beta": math.inf}, ValueError, "beta must be finite"),
+        ({"num_heads": 2, "beta": "large"}, TypeError, "beta"),
+        ({"num_heads": 2, "beta": [1.0, "2"]}, TypeError, "beta"),
+    ],
+)
+def test_bad_settings_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        RetrievalParameters(**options)

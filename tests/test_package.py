@@ -1,0 +1,117 @@
+"""What the package promises as a whole: names, import cost, examples that run, a README that is true."""
+
+import ast
+import doctest
+import importlib
+import pathlib
+import pkgutil
+import re
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+import hf_sparse_hopfield
+
+
+ROOT = pathlib.Path(__file__).parent.parent
+PUBLIC = [
+    "HopfieldMemory",
+    "SparseHopfield",
+    "SparseHopfieldLayer",
+    "SparseHopfieldPooling",
+    "conjugate",
+    "energy",
+    "entmax",
+    "retrieve",
+    "sparsemax",
+]
+README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def modules():
+    for info in pkgutil.walk_packages(hf_sparse_hopfield.__path__, "hf_sparse_hopfield."):
+        if not info.name.rpartition(".")[2].startswith("_core"):  # the compiled core is no Python module
+            yield info.name
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names(name):
+    assert name in hf_sparse_hopfield.__all__
+    assert name in dir(hf_sparse_hopfield)
+    assert getattr(hf_sparse_hopfield, name).__doc__
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="no attribute 'entmin'"):
+        _ = hf_sparse_hopfield.entmin
+
+
+def test_type_checkers_see_the_names_that_load_lazily():
+    tree = ast.parse(pathlib.Path(hf_sparse_hopfield.__file__).read_text())
+    guarded = next(n for n in tree.body if isinstance(n, ast.If))
+    imported = {a.name for node in guarded.body for a in node.names}
+    assert imported == set(hf_sparse_hopfield._MODULE_OF)
+
+
+def test_import_is_cheap():
+    code = (
+        "import time, transformers\nt = time.perf_counter()\nimport hf_sparse_hopfield\nprint(time.perf_counter() - t)"
+    )
+    assert statistics.median(float(run_python(code)) for _ in range(3)) < 0.3
+
+
+def test_import_brings_no_optional_package():
+    code = "import sys, hf_sparse_hopfield\nfrom hf_sparse_hopfield import entmax, SparseHopfield\nprint(*sys.modules)"
+    loaded = {name.partition(".")[0] for name in run_python(code).split()}
+    assert not loaded & {
+        "entmax",
+        "matplotlib",
+        "rich",
+        "peft",
+        "sklearn",
+        "sacrebleu",
+        "hypothesis",
+        "adasplash",
+        "triton",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_examples_in_docstrings(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parser = doctest.DocTestParser()
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    module = importlib.import_module(name)
+    for test in doctest.DocTestFinder(exclude_empty=True, parser=parser).find(module, name):
+        # fences are no expected output
+        source = re.sub(r"^\s*```.*$", "", test.docstring or "", flags=re.MULTILINE)
+        runner.run(parser.get_doctest(source, dict(test.globs), test.name, test.filename, test.lineno))
+    assert runner.failures == 0
+
+
+def test_every_public_name_has_an_example():
+    for name in hf_sparse_hopfield.__all__:
+        if name != "__version__":
+            assert ">>>" in getattr(hf_sparse_hopfield, name).__doc__, name
+
+
+@pytest.mark.parametrize("block", README_BLOCKS, ids=range(len(README_BLOCKS)))
+def test_readme_code_runs(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_readme_has_the_two_commands():
+    readme = (ROOT / "README.md").read_text()
+    commands = re.findall(r"```bash\n(.*?)\n```", readme, re.DOTALL)
+    assert commands[0].endswith("hf-sparse-hopfield demo")
+    assert "pytest" in commands[1]
+    assert all("\n" not in command for command in commands[:2])
