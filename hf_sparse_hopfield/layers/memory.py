@@ -29,7 +29,7 @@ class MemoryTrace:
     Args:
         output (`torch.Tensor` of shape `(..., d)`): What was retrieved.
         weights (`torch.Tensor` of shape `(..., M)`): Weight of each stored pattern in the last step.
-        steps_used (`torch.LongTensor` of shape `(...)`): Number of steps that changed the query; fewer than `steps` if
+        steps_used (`torch.LongTensor` of shape `(...)`): Steps taken by each query; fewer than `steps` if
             it stopped by tolerance.
         states (`torch.Tensor` of shape `(steps + 1, ..., d)`): The query and the state after each step.
         energies (`torch.Tensor` of shape `(steps + 1, ...)`): Energy of each of the states. It never rises.

@@ -356,6 +356,7 @@ def test_dropout_only_in_training_and_not_in_the_association_matrix():
 @pytest.mark.parametrize("updates", [None, -1])
 def test_until_convergence(updates):
     layer = SparseHopfield(scaling=2.0, alpha=2.0, update_steps_max=updates, **STATIC).double()
+    assert layer.association_core.steps == 129
     stored, state, _ = patterns()
     fixed_point = layer((stored, state, stored))
     torch.testing.assert_close(layer((stored, fixed_point, stored)), fixed_point, atol=1e-3, rtol=0)

@@ -88,6 +88,9 @@ def test_normalize():
     unit = patterns / patterns.norm(dim=1, keepdim=True)
     torch.testing.assert_close(memory.patterns, unit)
     torch.testing.assert_close(memory.retrieve(1000 * patterns), memory.retrieve(patterns))
+    soft = HopfieldMemory(patterns, normalize=True, alpha=1.0)  # not one-hot: the length of a query would show
+    torch.testing.assert_close(soft.retrieve(1000 * patterns), soft.retrieve(patterns))
+    torch.testing.assert_close(soft.retrieve(patterns), rows(softmax, unit @ unit.T) @ unit)
     torch.testing.assert_close(memory.retrieve(patterns), unit)
     memory.add(2 * patterns[:1])
     torch.testing.assert_close(memory.patterns[-1], unit[0])
