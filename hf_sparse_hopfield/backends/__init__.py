@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class RetrievalProblem:
     """
-    One retrieval in canonical form, as [`retrieve`] hands it to a backend: checked, and with as few forms as possible.
+    One retrieval, as [`retrieve`] hands it to a backend: checked, and with as few forms as possible.
 
     Args:
         query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): The states.
         key (`torch.Tensor` of shape `(batch, kv_heads, keys, head_dim)`):
             The stored patterns; `heads` is a multiple of `kv_heads`.
         value (`torch.Tensor` of shape `(batch, kv_heads, keys, value_dim)`): What is read out.
-        scaling (`float`): The model's own factor on `query @ key.T`.
+        scaling (`float`, *optional*): The model's own factor on `query @ key.T`; always there for a backend.
         beta (`float` or `torch.Tensor` broadcastable to `(batch, heads, queries, 1)`): Multiplier on `scaling`, > 0.
         alpha (`float` or `torch.Tensor` broadcastable to `(batch, heads, queries, 1)`): The entmax family member, in [1, 2].
         steps (`int`): Evaluations of the normaliser, the read-out included.
@@ -48,7 +48,7 @@ class RetrievalProblem:
     query: torch.Tensor
     key: torch.Tensor
     value: torch.Tensor
-    scaling: float
+    scaling: float | None = None
     beta: float | torch.Tensor = 1.0
     alpha: float | torch.Tensor = 2.0
     steps: int = 1
@@ -75,7 +75,8 @@ class RetrievalResult:
             Read-out weights before dropout (without the column of the sinks), in the dtype of `query`.
         steps_used (`torch.LongTensor` of shape `(batch, heads, queries)`, *optional*): Evaluations of the normaliser.
         states (`torch.Tensor` of shape `(steps, batch, heads, queries, head_dim)`, *optional*): State before each one.
-        energies (`torch.Tensor` of shape `(steps, batch, heads, queries)`, *optional*): Energy of each of the states.
+        energies (`torch.Tensor` of shape `(steps, batch, heads, queries)`, *optional*):
+            Energy of each of the states; +inf for a row with nothing to attend to.
     """
 
     output: torch.Tensor

@@ -29,11 +29,28 @@ def per_group(tensor: torch.Tensor, kv_heads: int) -> torch.Tensor:
     return tensor.reshape(batch, kv_heads, heads // kv_heads * n, m)
 
 
+def blanked(stored: torch.Tensor, allowed: torch.Tensor | None) -> torch.Tensor:
+    """Patterns that no query may attend to become zero: their weight is, but 0 times NaN or infinity is not."""
+    if allowed is None:
+        return stored
+    kv_heads, keys = stored.shape[1:3]
+    seen = allowed.any(-2).expand(-1, -1, keys)
+    if seen.shape[1] not in (1, kv_heads):
+        seen = seen.unflatten(1, (kv_heads, -1)).any(2)
+    return stored.masked_fill(~seen.unsqueeze(-1), 0)
+
+
 def run(problem: RetrievalProblem) -> RetrievalResult:
     """Compute `problem` step by step; see `RetrievalProblem` for what each field means."""
+    with torch.autocast(problem.query.device.type, enabled=False):  # float32 or better means what it says
+        return _run(problem)
+
+
+def _run(problem: RetrievalProblem) -> RetrievalResult:
     dtype = torch.promote_types(problem.query.dtype, torch.float32)
     # contiguous: the stride that `where` gives a mixture of layouts below differs between eager and torch.compile
-    state, key, value = problem.query.to(dtype).contiguous(), problem.key.to(dtype), problem.value.to(dtype)
+    state = problem.query.to(dtype).contiguous()
+    key, value = (blanked(t.to(dtype), problem.mask) for t in (problem.key, problem.value))
     batch, heads, queries, _ = state.shape
     kv_heads, keys = key.shape[1], key.shape[2]
     allowed = visible(problem)

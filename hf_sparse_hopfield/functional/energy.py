@@ -8,33 +8,72 @@ import math
 
 import torch
 
-from .normalizers import _ratio, entmax
+from .normalizers import entmax, expm1_ratio
 
 
-def _check_beta(beta: float | torch.Tensor) -> None:
+def check_beta(beta: float | torch.Tensor) -> None:
+    """Refuse a beta that is no number, or not positive and finite."""
     if isinstance(beta, torch.Tensor):
         if not beta.is_floating_point():
             raise TypeError(f"beta must be a float or a floating point tensor, got a tensor of dtype {beta.dtype}.")
         if torch.compiler.is_compiling() or beta.device.type != "cpu" or beta.numel() == 0:
             return
-        if not (beta.detach() > 0).all():
-            raise ValueError(f"beta must be positive, got a tensor with minimum {beta.detach().min().item()}.")
+        low, high = beta.detach().aminmax()
+        if not (low > 0 and high < math.inf):
+            raise ValueError(
+                f"beta must be positive and finite, got a tensor with values in [{low.item()}, {high.item()}]."
+            )
     elif isinstance(beta, bool) or not isinstance(beta, (int, float)):
-        raise TypeError(f"beta must be a float or a floating point tensor, got {type(beta).__name__}.")
-    elif not (beta > 0 and math.isfinite(beta)):
+        raise TypeError(f"beta must be a float or a floating point tensor, got {beta!r}.")
+    elif not 0 < beta < math.inf:
         raise ValueError(f"beta must be positive and finite, got {beta}.")
 
 
-def _check_patterns(state: torch.Tensor, memories: torch.Tensor) -> None:
-    for name, tensor, least in (("state", state, 1), ("memories", memories, 2)):
-        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor.ndim < least:
-            shape = tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-            raise ValueError(f"{name} must be a floating point tensor with at least {least} dimensions, got {shape}.")
+def _check_patterns(name: str, tensor: torch.Tensor, least: int) -> None:
+    if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+        given = tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+        raise TypeError(f"{name} must be a floating point tensor, got {given}.")
+    if tensor.ndim < least:
+        raise ValueError(f"{name} must have at least {least} dimensions, got shape {tuple(tensor.shape)}.")
+
+
+def _prepare(
+    state: torch.Tensor, memories: torch.Tensor, beta: float | torch.Tensor, alpha: float | torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, float | torch.Tensor, float | torch.Tensor]:
+    """Checked state and memories in float32 or better; beta and alpha with one more dimension, to act on scores."""
+    _check_patterns("state", state, 1)
+    _check_patterns("memories", memories, 2)
+    check_beta(beta)
     if state.shape[-1] != memories.shape[-1]:
         raise ValueError(
             f"state of shape {tuple(state.shape)} and memories of shape {tuple(memories.shape)} must agree in their "
             "last dimension: memories hold one pattern a row, (..., M, d)."
         )
+    try:
+        batch = torch.broadcast_shapes(state.shape[:-1], memories.shape[:-2])
+    except RuntimeError as error:
+        raise ValueError(
+            f"state of shape {tuple(state.shape)} and memories of shape {tuple(memories.shape)} do not broadcast: "
+            "(..., d) and (..., M, d)."
+        ) from error
+    dtype = torch.promote_types(torch.promote_types(state.dtype, memories.dtype), torch.float32)
+    settings = []
+    for name, setting in (("beta", beta), ("alpha", alpha)):
+        if isinstance(setting, torch.Tensor):
+            pairs = zip(reversed(setting.shape), reversed(batch), strict=False)
+            if setting.ndim > len(batch) or any(s not in (1, n) for s, n in pairs):
+                raise ValueError(
+                    f"{name} of shape {tuple(setting.shape)} does not broadcast to the states' shape {tuple(batch)}."
+                )
+            setting = setting.to(dtype).unsqueeze(-1)
+        settings.append(setting)
+    return state.to(dtype), memories.to(dtype), *settings
+
+
+def _scores(state: torch.Tensor, memories: torch.Tensor, beta: float | torch.Tensor) -> torch.Tensor:
+    """`beta Xi^T x`, in full precision also under autocast."""
+    with torch.autocast(state.device.type, enabled=False):
+        return beta * (memories @ state.unsqueeze(-1)).squeeze(-1)
 
 
 def conjugate(
@@ -67,12 +106,13 @@ def conjugate(
     (tensor(1.5550), tensor(1.5550))
     ```
     """
+    _check_patterns("scores", scores, 1)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     p = entmax(scores, alpha, dim, mask)
     inside = p > 0
     log_p = torch.where(inside, p, torch.ones_like(p)).log()
     # (p^alpha - p) / (alpha (alpha - 1)) = p log p * expm1(x) / x / alpha with x = (alpha - 1) log p: exact at alpha = 1
-    psi = p * log_p * _ratio(torch.expm1, (alpha - 1) * log_p) / alpha
+    psi = p * log_p * expm1_ratio((alpha - 1) * log_p) / alpha
     linear = p * torch.where(inside, scores, torch.zeros_like(scores))
     value = (linear - psi).sum(dim)
     nothing = ~(inside | p.isnan()).any(dim)
@@ -92,10 +132,10 @@ def energy(
         state (`torch.Tensor` of shape `(..., d)`): States.
         memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, one a row.
         beta (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 1.0): Inverse temperature.
-        alpha (`float` or `torch.Tensor` broadcastable to `(..., 1)`, *optional*, defaults to 2.0): Family member.
+        alpha (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 2.0): Family member.
 
     Returns:
-        `torch.Tensor` of shape `(...)`.
+        `torch.Tensor` of shape `(...)`, in float32 or better.
 
     Example:
 
@@ -107,11 +147,9 @@ def energy(
     tensor(-0.5000)
     ```
     """
-    _check_patterns(state, memories)
-    _check_beta(beta)
-    factor = beta.unsqueeze(-1) if isinstance(beta, torch.Tensor) and beta.ndim else beta
-    scores = factor * (memories @ state.unsqueeze(-1)).squeeze(-1)
-    return state.square().sum(-1) / 2 - conjugate(scores, alpha) / beta
+    state, memories, beta, alpha = _prepare(state, memories, beta, alpha)
+    inverse_beta = 1 / beta.squeeze(-1) if isinstance(beta, torch.Tensor) else 1 / beta
+    return state.square().sum(-1) / 2 - inverse_beta * conjugate(_scores(state, memories, beta), alpha)
 
 
 def update(
@@ -124,7 +162,7 @@ def update(
         state, memories, beta, alpha: As for [`energy`].
 
     Returns:
-        `torch.Tensor` of shape `(..., d)`.
+        `torch.Tensor` of shape `(..., d)`, in the dtype of `state`.
 
     Example:
 
@@ -136,11 +174,11 @@ def update(
     tensor([1., 0.])
     ```
     """
-    _check_patterns(state, memories)
-    _check_beta(beta)
-    factor = beta.unsqueeze(-1) if isinstance(beta, torch.Tensor) and beta.ndim else beta
-    weights = entmax(factor * (memories @ state.unsqueeze(-1)).squeeze(-1), alpha)
-    return (weights.unsqueeze(-2) @ memories).squeeze(-2)
+    dtype = state.dtype
+    state, memories, beta, alpha = _prepare(state, memories, beta, alpha)
+    weights = entmax(_scores(state, memories, beta), alpha)
+    with torch.autocast(state.device.type, enabled=False):
+        return (weights.unsqueeze(-2) @ memories).squeeze(-2).to(dtype)
 
 
 def energy_gradient(
@@ -168,6 +206,14 @@ def energy_gradient(
     return state - update(state, memories, beta, alpha)
 
 
+def _several(memories: torch.Tensor) -> torch.Tensor:
+    """At least two memories, in float32 or better."""
+    _check_patterns("memories", memories, 2)
+    if memories.shape[-2] < 2:
+        raise ValueError(f"memories must hold at least two patterns, (..., M, d), got shape {tuple(memories.shape)}.")
+    return memories.to(torch.promote_types(memories.dtype, torch.float32))
+
+
 def separation(memories: torch.Tensor) -> torch.Tensor:
     """
     Separation of every pattern from the others, `Delta_mu = <xi_mu, xi_mu> - max over nu != mu of <xi_mu, xi_nu>`.
@@ -192,9 +238,9 @@ def separation(memories: torch.Tensor) -> torch.Tensor:
     tensor([4., 1.])
     ```
     """
-    if memories.ndim < 2 or memories.shape[-2] < 2:
-        raise ValueError(f"memories must hold at least two patterns, (..., M, d), got shape {tuple(memories.shape)}.")
-    products = memories @ memories.transpose(-1, -2)
+    memories = _several(memories)
+    with torch.autocast(memories.device.type, enabled=False):
+        products = memories @ memories.transpose(-1, -2)
     own = products.diagonal(dim1=-2, dim2=-1)
     same = torch.eye(memories.shape[-2], dtype=torch.bool, device=memories.device)
     return own - products.masked_fill(same, -torch.inf).amax(-1)
@@ -224,8 +270,7 @@ def sphere_radius(memories: torch.Tensor) -> torch.Tensor:
     tensor(2.5000)
     ```
     """
-    if memories.ndim < 2 or memories.shape[-2] < 2:
-        raise ValueError(f"memories must hold at least two patterns, (..., M, d), got shape {tuple(memories.shape)}.")
+    memories = _several(memories)
     difference = memories.unsqueeze(-2) - memories.unsqueeze(-3)
     distances = difference.square().sum(-1)
     same = torch.eye(memories.shape[-2], dtype=torch.bool, device=memories.device)
@@ -301,7 +346,7 @@ def capacity_constant(
         raise ValueError(f"dimension must be at least 2, got {dimension}.")
     if not radius_factor > 0:
         raise ValueError(f"radius_factor must be positive, got {radius_factor}.")
-    _check_beta(beta)
+    check_beta(beta)
     if not 0 < failure_probability < 1:
         raise ValueError(f"failure_probability must lie between 0 and 1, got {failure_probability}.")
     squared = radius_factor * radius_factor

@@ -11,6 +11,8 @@ and the *shift* `t >= 0` makes the row sum to 1. It stays well behaved as alpha 
 `t = 0` rises monotonically to the root. Gradients are those of the exact solution and never go through the solver.
 """
 
+import math
+
 import torch
 
 
@@ -18,7 +20,8 @@ import torch
 _MAX_NEWTON_STEPS = 100
 
 
-def _check_alpha(alpha: float | torch.Tensor) -> None:
+def check_alpha(alpha: float | torch.Tensor) -> None:
+    """Refuse an alpha that is no number or lies outside [1, 2]."""
     if isinstance(alpha, torch.Tensor):
         if not alpha.is_floating_point():
             raise TypeError(f"alpha must be a float or a floating point tensor, got a tensor of dtype {alpha.dtype}.")
@@ -29,7 +32,7 @@ def _check_alpha(alpha: float | torch.Tensor) -> None:
         if not (low >= 1 and high <= 2):
             raise ValueError(f"alpha must lie in [1, 2], got a tensor with values in [{low.item()}, {high.item()}].")
     elif isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
-        raise TypeError(f"alpha must be a float or a floating point tensor, got {type(alpha).__name__}.")
+        raise TypeError(f"alpha must be a float or a floating point tensor, got {alpha!r}.")
     elif not 1 <= alpha <= 2:
         raise ValueError(f"alpha must lie in [1, 2] (1: softmax, 1.5: entmax15, 2: sparsemax), got {alpha}.")
 
@@ -60,28 +63,30 @@ def _powers(y: torch.Tensor, eps: float | torch.Tensor) -> tuple[torch.Tensor, t
 def _solve(scores: torch.Tensor, alpha: float | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights and shift over the last dimension of float32 or float64 scores; -inf is masked."""
     eps = alpha - 1
+    limits = torch.finfo(scores.dtype)
     valid = scores != -torch.inf
+    invalid = ~valid
     maximum = scores.amax(-1, keepdim=True)
     empty = maximum == -torch.inf
-    z = torch.where(valid, scores - maximum.masked_fill(empty, 0), torch.zeros_like(scores))
-    invalid = ~valid
+    z = (scores - maximum.masked_fill(empty, 0)).clamp_min(limits.min)  # a difference that overflowed is no mask
+    z = z.masked_fill(invalid, 0)
     t = torch.zeros_like(maximum)
-    accuracy = torch.finfo(scores.dtype).eps
-    p, w = _powers(z, eps)
+    rising = ~empty
     for _ in range(_MAX_NEWTON_STEPS):
-        p, w = p.masked_fill(invalid, 0), w.masked_fill(invalid, 0)
-        total = p.sum(-1, keepdim=True)
-        log_total = total.log()
+        p, w = (x.masked_fill(invalid, 0) for x in _powers(z - t, eps))
+        log_total = p.sum(-1, keepdim=True).log()
         # (S^eps - 1) / eps / slope; `log S` carries the whole function, so that eps = 0 needs no case of its own
-        step = (
-            log_total * _ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp() / w.sum(-1, keepdim=True)
-        )
-        step = torch.where(empty, torch.zeros_like(step), step)
-        t = t + step
-        p, w = _powers(z - t, eps)
-        if not (step.abs() > accuracy * t.clamp_min(1)).any():
+        step = log_total * _ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp()
+        step = step / w.sum(-1, keepdim=True)
+        # From below the steps rise to the root: one that does not is rounding. Each row ends by itself.
+        rising = rising & (step > 4 * limits.eps * t.clamp_min(1))
+        if not rising.any():
             break
-    return p.masked_fill(invalid, 0), t + maximum
+        t = torch.where(rising, t + step, t)
+    # What rounding of `t` did to all weights of a row at once: the last step of Newton, taken on the weights.
+    slope = w.sum(-1, keepdim=True)
+    p = (p - w * (p.sum(-1, keepdim=True) - 1) / slope.masked_fill(empty, 1)).clamp_min(0)
+    return p, t + maximum
 
 
 @torch.library.custom_op("hf_sparse_hopfield::entmax_forward", mutates_args=())
@@ -101,6 +106,15 @@ def _(scores: torch.Tensor, alpha: torch.Tensor | None, alpha_value: float) -> t
     return scores.new_empty(scores.shape), scores.new_empty((*scores.shape[:-1], 1))
 
 
+def _slopes(p: torch.Tensor, alpha: float | torch.Tensor) -> torch.Tensor:
+    """`w = p^(2 - alpha)` on the support, zero elsewhere."""
+    inside = p > 0
+    if isinstance(alpha, float) and alpha == 2.0:
+        return inside.to(p.dtype)
+    log_p = torch.where(inside, p, torch.ones_like(p)).log()
+    return torch.where(inside, ((2 - alpha) * log_p).exp(), torch.zeros_like(p))
+
+
 def entmax_score_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: float | torch.Tensor) -> torch.Tensor:
     """
     Gradient with respect to the scores: `w * (g - mean of g under w)`, `w = p^(2 - alpha)` on the support.
@@ -110,27 +124,47 @@ def entmax_score_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: float | to
         grad (`torch.Tensor` of shape `(..., n)`): Gradient with respect to the weights.
         alpha (`float` or `torch.Tensor`): Family member.
     """
-    inside = p > 0
-    if isinstance(alpha, float) and alpha == 2.0:
-        w = inside.to(p.dtype)
-    elif isinstance(alpha, float) and alpha == 1.0:
-        w = p
-    else:
-        log_p = torch.where(inside, p, torch.ones_like(p)).log()
-        w = torch.where(inside, ((2 - alpha) * log_p).exp(), torch.zeros_like(p))
+    w = _slopes(p, alpha)
     total = w.sum(-1, keepdim=True)
     mean = (w * grad).sum(-1, keepdim=True) / total.masked_fill(total == 0, 1)
     return w * (grad - mean)
 
 
-def _log1p_curvature(x: torch.Tensor) -> torch.Tensor:
-    """`(x / (1 + x) - log(1 + x)) / x^2`, by its series near 0, where the difference cancels."""
-    series = torch.zeros_like(x)
-    for k in range(13, 1, -1):
-        series = series * x + (-1) ** (k - 1) * (k - 1) / k
+def _polynomial(x: torch.Tensor, coefficients: list[float]) -> torch.Tensor:
+    result = torch.zeros_like(x)
+    for coefficient in reversed(coefficients):
+        result = result * x + coefficient
+    return result
+
+
+def expm1_ratio(x: torch.Tensor) -> torch.Tensor:
+    """`expm1(x) / x`, and with it its derivatives, everywhere: near 0 by its series, where autograd's would cancel."""
+    near = x.abs() < 0.1
+    far = x.masked_fill(near, 1.0)
+    series = _polynomial(x.masked_fill(~near, 0.0), [1 / math.factorial(k) for k in range(1, 11)])
+    return torch.where(near, series, far.expm1() / far)
+
+
+def alpha_slope(p: torch.Tensor, eps: torch.Tensor) -> torch.Tensor:
+    """
+    Derivative of the weights with respect to alpha at a fixed shift.
+
+    Args:
+        p (`torch.Tensor` of shape `(..., n)`): Weights.
+        eps (`torch.Tensor` broadcastable to `(..., 1)`): alpha - 1.
+    """
+    inside = p > 0
+    log_p = torch.where(inside, p, torch.ones_like(p)).log()
+    logarithm = eps * log_p  # of x + 1, with x = eps (z - t)
+    y = log_p * expm1_ratio(logarithm)  # z - t, recovered from p
+    x = eps * y
+    # p y^2 (x / (1 + x) - log(1 + x)) / x^2: the bracket cancels near 0, and 1 / (1 + x) must not be taken of a rounded
+    # x at the edge of the support
     near = x.abs() < 0.03
-    far = torch.where(near, torch.ones_like(x), x)
-    return torch.where(near, series, (far / (1 + far) - far.log1p()) / (far * far))
+    series = p * y * y * _polynomial(x.masked_fill(~near, 0.0), [(-1) ** (k - 1) * (k - 1) / k for k in range(2, 14)])
+    safe_eps = torch.where(near, torch.ones_like(eps), eps)
+    direct = (((1 - eps) * log_p).exp() * x - p * logarithm) / (safe_eps * safe_eps)
+    return torch.where(inside, torch.where(near, series, direct), torch.zeros_like(p))
 
 
 def entmax_alpha_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
@@ -142,12 +176,8 @@ def entmax_alpha_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: torch.Tens
         grad (`torch.Tensor` of shape `(..., n)`): Gradient with respect to the weights.
         alpha (`torch.Tensor` broadcastable to `(..., 1)`): Family member.
     """
-    eps = alpha - 1
-    inside = p > 0
-    log_p = torch.where(inside, p, torch.ones_like(p)).log()
-    w = torch.where(inside, ((1 - eps) * log_p).exp(), torch.zeros_like(p))
-    y = log_p * _ratio(torch.expm1, eps * log_p)  # z - t, recovered from p
-    direct = torch.where(inside, p * y * y * _log1p_curvature(eps * y), torch.zeros_like(p))  # dp/dalpha at fixed t
+    w = _slopes(p, alpha)
+    direct = alpha_slope(p, alpha - 1)
     total = w.sum(-1, keepdim=True)
     shift = direct.sum(-1, keepdim=True) / total.masked_fill(total == 0, 1)
     return ((direct - w * shift) * grad).sum(-1, keepdim=True)
@@ -180,12 +210,13 @@ def _prepare(scores, alpha, dim, mask):
         )
     if scores.ndim == 0:
         raise ValueError("scores must have at least one dimension, got a scalar.")
-    if not -scores.ndim <= dim < scores.ndim:
-        raise ValueError(f"dim={dim} is out of range for scores of shape {tuple(scores.shape)}.")
-    _check_alpha(alpha)
+    if isinstance(dim, bool) or not isinstance(dim, int) or not -scores.ndim <= dim < scores.ndim:
+        raise ValueError(f"dim={dim!r} is no dimension of scores of shape {tuple(scores.shape)}.")
+    check_alpha(alpha)
     if mask is not None:
-        if mask.dtype != torch.bool:
-            raise TypeError(f"mask must be boolean (True = may be chosen), got {mask.dtype}. Use `mask.bool()`.")
+        if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+            given = getattr(mask, "dtype", type(mask).__name__)
+            raise TypeError(f"mask must be a boolean tensor (True = may be chosen), got {given}. Use `mask.bool()`.")
         try:
             mask = mask.expand(scores.shape)
         except RuntimeError as error:
@@ -246,9 +277,13 @@ def entmax(
     tensor([0.5741, 0.3482, 0.0777])
     ```
     """
-    dtype = scores.dtype if isinstance(scores, torch.Tensor) else None
-    scores, alpha = _prepare(scores, alpha, dim, mask)
-    return _Entmax.apply(scores, *_split(alpha)).movedim(-1, dim).to(dtype)
+    prepared, alpha = _prepare(scores, alpha, dim, mask)
+    if isinstance(alpha, float) and alpha == 1.0:
+        empty = (prepared == -torch.inf).all(-1, keepdim=True)
+        weights = prepared.masked_fill(empty, 0).softmax(-1).masked_fill(empty, 0)
+    else:
+        weights = _Entmax.apply(prepared, *_split(alpha))
+    return weights.movedim(-1, dim).to(scores.dtype)
 
 
 def sparsemax(scores: torch.Tensor, dim: int = -1, mask: torch.Tensor | None = None) -> torch.Tensor:
@@ -297,7 +332,7 @@ def threshold(
     tensor([0.2500])
     ```
     """
-    scores, alpha = _prepare(scores.detach(), alpha, dim, mask)
+    scores, alpha = (x.detach() if isinstance(x, torch.Tensor) else x for x in _prepare(scores, alpha, dim, mask))
     shift = _entmax_forward(scores, *_split(alpha))[1]
     eps = alpha - 1
     tau = eps * shift - 1
@@ -328,8 +363,8 @@ def support(
     tensor([ True,  True, False])
     ```
     """
-    compute = torch.promote_types(scores.dtype, torch.float32)  # rounding to half would lose the smallest weights
-    return entmax(scores.detach().to(compute), alpha, dim, mask) > 0
+    scores, alpha = (x.detach() if isinstance(x, torch.Tensor) else x for x in _prepare(scores, alpha, dim, mask))
+    return (_entmax_forward(scores, *_split(alpha))[0] > 0).movedim(-1, dim)
 
 
 def support_size(

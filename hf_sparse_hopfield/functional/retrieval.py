@@ -1,16 +1,23 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`retrieve`: the one door to one-step and multi-step attention. It checks, brings to canonical form, picks a backend."""
 
+import dataclasses
 import math
+import sys
 
 import torch
 
 from ..backends import RetrievalProblem, RetrievalResult, logger, select_backend
-from .energy import _check_beta
-from .normalizers import _check_alpha
+from .energy import check_beta
+from .normalizers import check_alpha
 
 
-def _check_patterns(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+# Models write "masked" as -inf, as the lowest number of some dtype (float16's is -65504), or as -1e4, at times added up.
+# All of it means weight zero, also in a row where everything is masked; scores of that size mean nothing else.
+MASKED_BELOW = -9e3
+
+
+def _check_tensors(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
     for name, tensor, axes in (
         ("query", query, "(batch, heads, queries, head_dim)"),
         ("key", key, "(batch, kv_heads, keys, head_dim)"),
@@ -83,83 +90,78 @@ def _canonical_mask(
     mask = _canonical_scores("mask", mask, shape)
     if mask.dtype == torch.bool:
         return mask, bias
-    # Models write "masked" as -inf or as the lowest number of their dtype, at times halved or added up: both mean
-    # weight zero, also in a row where everything is masked.
-    allowed = ~(mask <= torch.finfo(mask.dtype).min / 2)
+    allowed = ~(mask <= MASKED_BELOW)
     additive = mask.masked_fill(~allowed, 0)
-    return allowed, additive if bias is None else bias + additive
+    if bias is None:
+        return allowed, additive
+    dtype = torch.promote_types(torch.promote_types(bias.dtype, mask.dtype), torch.float32)  # no rounding of the sum
+    return allowed, bias.to(dtype) + additive
 
 
-def _check_options(steps, tolerance, is_causal, sliding_window, softcap, dropout) -> None:
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps must be an integer of at least 1 (1: ordinary attention), got {steps!r}.")
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance must be at least 0 (0: a row never stops early), got {tolerance!r}.")
-    if not 0 <= dropout <= 1:
-        raise ValueError(f"dropout must be a probability in [0, 1], got {dropout!r}.")
-    if sliding_window is not None:
-        if isinstance(sliding_window, bool) or not isinstance(sliding_window, int) or sliding_window < 1:
-            raise ValueError(f"sliding_window must be an integer of at least 1 or None, got {sliding_window!r}.")
-        if not is_causal:
+def _check_number(name: str, value: float, least: float, most: float, meaning: str) -> None:
+    """`least <= value <= most`, and a number; comparisons only, so that torch.compile may make it symbolic."""
+    if isinstance(value, (bool, torch.Tensor)) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be {meaning}, got {value!r}.")
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be {meaning}, got {value!r}.")
+
+
+def _check_options(problem: RetrievalProblem) -> None:
+    if isinstance(problem.steps, bool) or not isinstance(problem.steps, int) or problem.steps < 1:
+        raise ValueError(f"steps must be an integer of at least 1 (1: ordinary attention), got {problem.steps!r}.")
+    largest = sys.float_info.max
+    _check_number("tolerance", problem.tolerance, 0, largest, "a finite number of at least 0 (0: no row stops early)")
+    _check_number("dropout", problem.dropout, 0, 1, "a probability in [0, 1]")
+    if not isinstance(problem.is_causal, bool):
+        raise TypeError(f"is_causal must be True or False, got {problem.is_causal!r}.")
+    if problem.scaling is not None:
+        _check_number("scaling", problem.scaling, -largest, largest, "a finite float (tensors go into beta)")
+    if problem.softcap is not None:
+        _check_number("softcap", problem.softcap, sys.float_info.min, largest, "a positive finite float or None")
+    window = problem.sliding_window
+    if window is not None:
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+            raise ValueError(f"sliding_window must be an integer of at least 1 or None, got {window!r}.")
+        if not problem.is_causal:
             raise ValueError(
-                f"sliding_window={sliding_window} needs is_causal=True; express a two-sided window as a boolean mask."
+                f"sliding_window={window} needs is_causal=True; express a two-sided window as a boolean mask."
             )
-    if softcap is not None and not softcap > 0:
-        raise ValueError(f"softcap must be positive or None, got {softcap!r}.")
+    heads = problem.query.shape[1]
+    if problem.sinks is not None:
+        if not isinstance(problem.sinks, torch.Tensor) or not problem.sinks.is_floating_point():
+            given = getattr(problem.sinks, "dtype", type(problem.sinks).__name__)
+            raise TypeError(f"sinks must be a floating point tensor of shape ({heads},), got {given}.")
+        if problem.sinks.shape != (heads,):
+            raise ValueError(f"sinks must hold one logit a head, shape ({heads},), got {tuple(problem.sinks.shape)}.")
 
 
-def pose_problem(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    *,
-    scaling: float | None = None,
-    beta: float | torch.Tensor = 1.0,
-    alpha: float | torch.Tensor = 2.0,
-    steps: int = 1,
-    tolerance: float = 0.0,
-    mask: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    is_causal: bool = False,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    sinks: torch.Tensor | None = None,
-    dropout: float = 0.0,
-    return_weights: bool = False,
-    return_trace: bool = False,
-) -> RetrievalProblem:
-    """Check the arguments of [`retrieve`] and bring them to the canonical form that backends take."""
-    _check_patterns(query, key, value)
-    _check_alpha(alpha)
-    _check_beta(beta)
-    _check_options(steps, tolerance, is_causal, sliding_window, softcap, dropout)
+def canonical(problem: RetrievalProblem) -> RetrievalProblem:
+    """
+    Check a problem as a user poses it, and bring it to the form that backends take.
+
+    Args:
+        problem ([`RetrievalProblem`]): With the arguments of [`retrieve`] as they were given.
+    """
+    query, key, value = problem.query, problem.key, problem.value
+    _check_tensors(query, key, value)
+    check_alpha(problem.alpha)
+    check_beta(problem.beta)
+    _check_options(problem)
+    scaling = problem.scaling
     if scaling is None:
         scaling = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
-    elif isinstance(scaling, torch.Tensor) or not math.isfinite(scaling):
-        raise ValueError(f"scaling must be a finite float (put tensors in beta), got {scaling!r}.")
-    if sinks is not None and (sinks.ndim != 1 or sinks.shape[0] != query.shape[1]):
-        raise ValueError(f"sinks must hold one logit a head, shape ({query.shape[1]},), got {tuple(sinks.shape)}.")
-    if return_trace and (softcap is not None or scaling <= 0):
+    if problem.return_trace and (problem.softcap is not None or scaling <= 0):
         raise ValueError("return_trace needs scaling > 0 and no softcap: otherwise retrieval descends no energy.")
-    mask, bias = _canonical_mask(mask, bias, (*query.shape[:3], key.shape[2]))
-    return RetrievalProblem(
-        query=query,
-        key=key,
-        value=value,
+    mask, bias = _canonical_mask(problem.mask, problem.bias, (*query.shape[:3], key.shape[2]))
+    return dataclasses.replace(
+        problem,
         scaling=float(scaling),
-        beta=_canonical_setting("beta", beta, query),
-        alpha=_canonical_setting("alpha", alpha, query),
-        steps=steps,
-        tolerance=float(tolerance),
+        beta=_canonical_setting("beta", problem.beta, query),
+        alpha=_canonical_setting("alpha", problem.alpha, query),
+        tolerance=float(problem.tolerance),
         mask=mask,
         bias=bias,
-        is_causal=bool(is_causal),
-        sliding_window=sliding_window,
-        softcap=softcap,
-        sinks=sinks,
-        dropout=float(dropout),
-        return_weights=return_weights,
-        return_trace=return_trace,
+        dropout=float(problem.dropout),
     )
 
 
@@ -207,7 +209,7 @@ def retrieve(
             A row whose state moved by less than this (Euclidean norm) is not updated any more. Rows stop one by one:
             none depends on the others.
         mask (`torch.Tensor` broadcastable to `(batch, heads, queries, keys)`, *optional*):
-            Boolean (`True` = may attend) or additive floats (-inf and the lowest number of the dtype both mask).
+            Boolean (`True` = may attend) or floats to be added to the scores, which mask where they are -9000 or less.
         bias (`torch.Tensor` broadcastable to `(batch, heads, queries, keys)`, *optional*): Added to the scaled scores.
         is_causal (`bool`, *optional*, defaults to `False`):
             Query `i` sees key `j` only if `j <= i + keys - queries`: aligned bottom right, as a cache needs it.
@@ -241,24 +243,26 @@ def retrieve(
     True
     ```
     """
-    problem = pose_problem(
-        query,
-        key,
-        value,
-        scaling=scaling,
-        beta=beta,
-        alpha=alpha,
-        steps=steps,
-        tolerance=tolerance,
-        mask=mask,
-        bias=bias,
-        is_causal=is_causal,
-        sliding_window=sliding_window,
-        softcap=softcap,
-        sinks=sinks,
-        dropout=dropout,
-        return_weights=return_weights,
-        return_trace=return_trace,
+    problem = canonical(
+        RetrievalProblem(
+            query,
+            key,
+            value,
+            scaling=scaling,
+            beta=beta,
+            alpha=alpha,
+            steps=steps,
+            tolerance=tolerance,
+            mask=mask,
+            bias=bias,
+            is_causal=is_causal,
+            sliding_window=sliding_window,
+            softcap=softcap,
+            sinks=sinks,
+            dropout=dropout,
+            return_weights=return_weights,
+            return_trace=return_trace,
+        )
     )
     chosen, reason = select_backend(problem, backend)
     if not torch.compiler.is_compiling():
@@ -290,5 +294,5 @@ def explain_backend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     ```
     """
     name = options.pop("backend", "auto")
-    chosen, reason = select_backend(pose_problem(query, key, value, **options), name)
+    chosen, reason = select_backend(canonical(RetrievalProblem(query, key, value, **options)), name)
     return f"{chosen.name}: {reason}"

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ..functional.retrieval import retrieve
-from .parameters import RetrievalParameters, check_positive, per_head_values
+from .parameters import RetrievalParameters, check_each, per_head_values
 
 
 def check_size(name: str, value: int | None) -> None:
@@ -24,6 +24,11 @@ def check_flag(name: str, value: bool) -> None:
     """Refuse anything that is not a boolean."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
+def _check_scaling(scaling: float) -> None:
+    if not scaling > 0.0:
+        raise ValueError(f"scaling must be positive, got {scaling!r}.")
 
 
 def in_rows(patterns: torch.Tensor, norm: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
@@ -121,7 +126,7 @@ class HopfieldAssociation(nn.Module):
             self.scaling = 1.0 if self.static_execution else 1.0 / math.sqrt(self.hidden_size)
         else:
             self.scaling = per_head_values("scaling", scaling, num_heads)
-            check_positive("scaling", self.scaling)
+            check_each(_check_scaling, self.scaling)
         self.reset_parameters()
 
     def _resolve_sizes(

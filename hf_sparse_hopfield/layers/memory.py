@@ -11,9 +11,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import nn
 
-from ..functional.energy import energy
+from ..functional.energy import check_beta, energy
+from ..functional.normalizers import check_alpha
 from ..functional.retrieval import retrieve
-from .parameters import check_alpha, check_positive, per_head_values
+from .parameters import per_head_values
 
 
 FILE_FORMAT = "hf_sparse_hopfield.HopfieldMemory"
@@ -113,7 +114,7 @@ class HopfieldMemory(nn.Module):
         self.alpha = _one_number("alpha", alpha)
         self.beta = _one_number("beta", beta)
         check_alpha(self.alpha)
-        check_positive("beta", self.beta)
+        check_beta(self.beta)
         self.normalize = normalize
         self.backend = backend
         self.register_buffer("patterns", self._checked_patterns(patterns))
@@ -156,13 +157,15 @@ class HopfieldMemory(nn.Module):
         """
         if isinstance(patterns, torch.Tensor) and patterns.dim() == 1:
             patterns = patterns.unsqueeze(0)
+        if isinstance(patterns, torch.Tensor) and patterns.is_floating_point():
+            patterns = patterns.to(self.patterns)  # first: what is finite in one dtype may not be in another
         patterns = self._checked_patterns(patterns)
         if patterns.shape[1] != self.dimension:
             raise ValueError(
                 f"patterns must have width {self.dimension} as those stored, got {tuple(patterns.shape)}."
             )
         first = len(self)
-        self.patterns = torch.cat([self.patterns, patterns.to(self.patterns)])
+        self.patterns = torch.cat([self.patterns, patterns])
         return range(first, len(self))
 
     def remove(self, indices: int | Sequence[int] | torch.Tensor) -> None:
@@ -289,7 +292,8 @@ class HopfieldMemory(nn.Module):
             "normalize": str(self.normalize),
         }
         content = serialize({"patterns": self.patterns.detach().cpu().contiguous()}, metadata=metadata)
-        folder, name = os.path.split(os.path.abspath(path))
+        path = os.path.realpath(path)  # through a symbolic link, which a rename would replace
+        folder, name = os.path.split(path)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", delete=False) as file:
             try:
                 file.write(content)
@@ -322,7 +326,7 @@ class HopfieldMemory(nn.Module):
         if not os.path.isfile(path):
             raise FileNotFoundError(f"path={os.fspath(path)!r} is not a file.")
         try:
-            with safe_open(path, framework="pt", device=str(device)) as file:
+            with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}
                 if metadata.get("format") != FILE_FORMAT:
                     raise ValueError(
@@ -348,7 +352,7 @@ class HopfieldMemory(nn.Module):
         except (TypeError, ValueError) as error:
             raise ValueError(f"path={os.fspath(path)!r} is damaged: {error}") from error
         memory.normalize = normalize
-        return memory
+        return memory.to(device)
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs) -> None:
         # The number of patterns is data, not architecture: take that of the state dict.

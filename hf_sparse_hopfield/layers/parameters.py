@@ -2,16 +2,22 @@
 """Inverse temperature (beta) and sparsity (alpha) of a retrieval: fixed or learned, for all heads or one per head."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
+
+from ..functional.energy import check_beta
+from ..functional.normalizers import check_alpha
 
 
 # A learned alpha is 1 + sigmoid(logit). The ends of [1, 2] would need an infinite logit and would have no gradient, so
 # a learned alpha starts at least this far inside: near enough to start as (almost) softmax or sparsemax, far enough
 # for the gradient of the sigmoid (0.001 there) to be usable.
 LEARNED_ALPHA_MARGIN = 1e-3
+
+# exp of a log_beta that ran away would be 0 or infinite; beyond these, retrieval no longer changes with beta anyway.
+LEARNED_LOG_BETA_LIMIT = 20.0
 
 
 def per_head_values(
@@ -52,18 +58,10 @@ def per_head_values(
     return tuple(float(number) for number in numbers)
 
 
-def check_alpha(alpha: float | tuple[float, ...]) -> None:
-    """Refuse an alpha outside [1, 2]."""
-    for number in alpha if isinstance(alpha, tuple) else (alpha,):
-        if not 1.0 <= number <= 2.0:
-            raise ValueError(f"alpha must be in [1, 2] (1 is softmax, 2 is sparsemax), got {alpha!r}.")
-
-
-def check_positive(name: str, value: float | tuple[float, ...]) -> None:
-    """Refuse a number, or a number per head, that is not positive."""
+def check_each(check: Callable[[float], None], value: float | tuple[float, ...]) -> None:
+    """Apply a check of one number to a number or to one number per head."""
     for number in value if isinstance(value, tuple) else (value,):
-        if not number > 0.0:
-            raise ValueError(f"{name} must be positive, got {value!r}.")
+        check(number)
 
 
 class RetrievalParameters(nn.Module):
@@ -111,8 +109,8 @@ class RetrievalParameters(nn.Module):
         self.num_heads = num_heads
         self.initial_alpha = per_head_values("alpha", alpha, num_heads)
         self.initial_beta = per_head_values("beta", beta, num_heads)
-        check_alpha(self.initial_alpha)
-        check_positive("beta", self.initial_beta)
+        check_each(check_alpha, self.initial_alpha)
+        check_each(check_beta, self.initial_beta)
         self.learn_alpha = bool(learn_alpha)
         self.learn_beta = bool(learn_beta)
         self.register_parameter("log_beta", nn.Parameter(torch.empty(num_heads)) if learn_beta else None)
@@ -150,7 +148,7 @@ class RetrievalParameters(nn.Module):
             Learned ones are in float32 or better, whatever the dtype of the module.
         """
         if self.log_beta is not None:
-            beta = _at_least_float32(self.log_beta).exp()
+            beta = _at_least_float32(self.log_beta).clamp(-LEARNED_LOG_BETA_LIMIT, LEARNED_LOG_BETA_LIMIT).exp()
         elif isinstance(self.initial_beta, tuple):
             beta = self._head_tensor(self.initial_beta, device, dtype)
         else:

@@ -100,6 +100,39 @@ def test_energy_gradcheck(alpha):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("alpha", [1.0, 1.0 + 1e-6, 1.00001, 1.3, 2.0])
+def test_gradient_of_the_conjugate_in_alpha(alpha, dtype):
+    scores = torch.randn(20, 8, dtype=torch.float64)
+    tensor = torch.tensor(alpha, dtype=dtype, requires_grad=True)
+    conjugate(scores.to(dtype), tensor).sum().backward()
+    ends = (alpha, alpha + 1e-5) if alpha < 1.5 else (alpha - 1e-5, alpha)
+    low, high = (conjugate(scores, a).sum().item() for a in ends)
+    assert tensor.grad.item() == pytest.approx((high - low) / 1e-5, rel=1e-4)
+
+
+def test_energy_with_settings_of_every_state():
+    states, patterns, beta = random_instances(50)
+    alpha = 1 + torch.rand(50, dtype=torch.float64)
+    together = energy(states, patterns, beta, alpha)
+    for i in range(50):
+        alone = energy(states[i], patterns[i], beta[i].item(), alpha[i].item())
+        torch.testing.assert_close(together[i], alone)
+    descent = energy(update(states, patterns, beta, alpha), patterns, beta, alpha)
+    assert (descent <= together + 1e-10).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_and_autocast_are_computed_in_float32(dtype):
+    states, patterns = (40 * torch.randn(30, 64)).to(dtype), (40 * torch.randn(10, 64)).to(dtype)
+    expected = energy(states.float(), patterns.float(), 0.1)
+    torch.testing.assert_close(energy(states, patterns, 0.1), expected)
+    torch.testing.assert_close(separation(patterns), separation(patterns.float()))
+    assert update(states, patterns).dtype == dtype
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(energy(states.float(), patterns.float(), 0.1), expected)
+
+
 def test_one_hot_exactly_when_the_gap_is_at_least_one():
     scores = torch.randn(5000, 6, dtype=torch.float64) * 2
     top = scores.topk(2).values
@@ -181,10 +214,21 @@ def test_capacity():
         (lambda: energy(torch.zeros(3), torch.zeros(2, 3), beta=0.0), "beta.*0.0"),
         (lambda: energy(torch.zeros(3), torch.zeros(2, 3), beta=torch.tensor(-1.0)), "beta.*-1.0"),
         (lambda: energy(torch.zeros(3), torch.zeros(2, 3), beta=torch.tensor(1)), "beta.*int64"),
-        (lambda: energy(torch.zeros(3), torch.zeros(2, 3), beta="1"), "beta.*str"),
+        (lambda: energy(torch.zeros(3), torch.zeros(2, 3), beta="1"), "beta.*'1'"),
         (lambda: energy(torch.zeros(3), torch.zeros(2, 3), alpha=3.0), "alpha.*3.0"),
+        (lambda: energy(torch.zeros(3), torch.zeros(2, 3), beta=torch.tensor(torch.inf)), "beta.*inf"),
+        (
+            lambda: energy(torch.zeros(5, 3), torch.zeros(4, 3), beta=torch.ones(5, 1)),
+            r"beta of shape \(5, 1\).*\(5,\)",
+        ),
+        (lambda: energy(torch.zeros(5, 3), torch.zeros(4, 3), alpha=torch.ones(2)), r"alpha of shape \(2,\)"),
+        (lambda: energy(torch.zeros(5, 3), torch.zeros(2, 4, 3)), "do not broadcast"),
+        (lambda: energy([0.0], torch.zeros(4, 3)), "state.*list"),
+        (lambda: conjugate([1.0]), "scores.*list"),
+        (lambda: conjugate(torch.ones(3, dtype=torch.int64)), "scores.*int64"),
+        (lambda: separation(torch.ones(3, 3, dtype=torch.int64)), "memories.*int64"),
         (lambda: separation(torch.zeros(1, 3)), "two patterns"),
-        (lambda: sphere_radius(torch.zeros(3)), "two patterns"),
+        (lambda: sphere_radius(torch.zeros(3)), "memories.*2 dimensions"),
         (lambda: capacity_constant(1, 1.0), "dimension.*1"),
         (lambda: capacity_constant(10, 0.0), "radius_factor"),
         (lambda: capacity_constant(10, 1.0, failure_probability=1.0), "failure_probability"),

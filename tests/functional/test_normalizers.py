@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
-from hf_sparse_hopfield.functional import entmax, sparsemax, support, support_size, threshold
+from hf_sparse_hopfield.functional import entmax, normalizers, sparsemax, support, support_size, threshold
 
 from . import oracle
 
@@ -43,11 +43,42 @@ def test_float64_is_exact(scores, alpha):
 
 
 @given(score_rows(dtype=torch.float32), alphas)
+@example(torch.linspace(0, -50, 40)[None], 1.0000002)
 def test_float32_is_exact(scores, alpha):
-    expected = oracle.entmax(scores.double().numpy(), max(alpha, 1.001) if alpha > 1 else alpha)
-    weights = entmax(scores, max(alpha, 1.001) if alpha > 1 else alpha)
+    if 1 < alpha < 1.001:  # where the oracle is not; our float64 is tested above
+        expected = entmax(scores.double(), alpha)
+    else:
+        expected = oracle.entmax(scores.double().numpy(), alpha)
+    weights = entmax(scores, alpha)
     assert weights.dtype == torch.float32
     np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("alpha", [1.0001, 1.1, 1.25, 1.5, 1.75, 2.0])
+def test_the_solver_takes_few_steps(alpha, dtype, monkeypatch):
+    calls = []
+    powers = normalizers._powers
+    monkeypatch.setattr(normalizers, "_powers", lambda *a: calls.append(1) or powers(*a))
+    for spread in (0.1, 1, 10):
+        calls.clear()
+        entmax(spread * torch.randn(2000, 100, dtype=dtype), alpha)
+        assert len(calls) <= 16
+
+
+@given(score_rows(), alphas)
+def test_bits_do_not_depend_on_other_rows(scores, alpha):
+    others = torch.randn(20, scores.shape[-1], dtype=torch.float64)
+    assert torch.equal(entmax(torch.cat([scores, others]), alpha)[: len(scores)], entmax(scores, alpha))
+
+
+@pytest.mark.parametrize("alpha", [1.2, 1.5, 1.9, 2.0])
+@pytest.mark.parametrize("n", [1000, 100000])
+def test_flat_rows_in_float32_sum_to_one(alpha, n):
+    for scores in (torch.zeros(1, n), 1e-6 * torch.randn(1, n)):
+        weights = entmax(scores, alpha).double()
+        assert weights.sum().item() == pytest.approx(1, abs=1e-6)
+        torch.testing.assert_close(weights, entmax(scores.double(), alpha), rtol=0.02, atol=1e-9)
 
 
 @given(score_rows(), st.lists(alphas, min_size=4, max_size=4))
@@ -111,6 +142,41 @@ def test_alpha_gradient_is_smooth_towards_the_ends(distance, low):
         gradients.append(alpha.grad.item())
     assert np.isfinite(gradients).all()
     assert gradients[0] == pytest.approx(gradients[1], abs=1e-3)
+
+
+def test_alpha_gradient_at_the_edge_of_the_support():
+    for alpha in (1.7, 1.95):
+        edge = torch.tensor(-1 / (alpha - 1))
+        for ulps in range(-6, 7):
+            score = edge * (1 + ulps * 2**-23)
+            tensor = torch.tensor(alpha, requires_grad=True)
+            entmax(torch.stack([torch.tensor(0.0), score]), tensor)[0].backward()
+            assert tensor.grad.isfinite()
+
+
+def test_second_derivative_in_alpha_at_one():
+    scores, direction = torch.randn(2, 5, dtype=torch.float64).unbind()
+
+    def slope(value):
+        alpha = torch.tensor(value, dtype=torch.float64, requires_grad=True)
+        (first,) = torch.autograd.grad((entmax(scores, alpha) * direction).sum(), alpha, create_graph=True)
+        return first, alpha
+
+    first, alpha = slope(1.0)
+    (second,) = torch.autograd.grad(first, alpha)
+    difference = (slope(1.0 + 1e-5)[0] - first) / 1e-5
+    torch.testing.assert_close(second, difference.detach(), rtol=1e-3, atol=1e-4)
+
+
+def test_scores_whose_difference_overflows():
+    largest = torch.finfo(torch.float32).max
+    for alpha in (1.0, 1.3, 1.5, 2.0, torch.tensor(1.0)):
+        assert entmax(torch.tensor([largest, -largest]), alpha).tolist() == [1.0, 0.0]
+
+
+def test_threshold_has_no_gradient():
+    alpha = torch.tensor(1.5, requires_grad=True)
+    assert not threshold(torch.randn(4, requires_grad=True), alpha).requires_grad
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -213,13 +279,16 @@ def test_solver_survives_geometric_rows():
         ({"alpha": 0.9}, "alpha.*0.9"),
         ({"alpha": 2.5}, "alpha.*2.5"),
         ({"alpha": float("nan")}, "alpha.*nan"),
-        ({"alpha": "2"}, "alpha.*str"),
-        ({"alpha": True}, "alpha.*bool"),
+        ({"alpha": "2"}, "alpha.*'2'"),
+        ({"alpha": True}, "alpha.*True"),
         ({"alpha": torch.tensor([3.0])}, "alpha.*3.0"),
         ({"alpha": torch.tensor([1, 2])}, "alpha.*int64"),
         ({"alpha": torch.full((3,), 1.5)}, "alpha of shape"),
         ({"dim": 2}, "dim=2"),
-        ({"mask": torch.ones(2, 4)}, "mask must be boolean"),
+        ({"mask": torch.ones(2, 4)}, "mask must be a boolean"),
+        ({"mask": [True] * 4}, "mask.*list"),
+        ({"dim": None}, "dim=None"),
+        ({"scores": [1.0]}, "scores.*list"),
         ({"mask": torch.ones(5, dtype=torch.bool)}, "mask of shape"),
         ({"scores": torch.ones(2, 4, dtype=torch.int64)}, "scores.*int64"),
         ({"scores": torch.tensor(1.0)}, "scores"),

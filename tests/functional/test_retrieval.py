@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from hf_sparse_hopfield import retrieve
-from hf_sparse_hopfield.backends import Backend, RetrievalResult, available_backends, register_backend, select_backend
+from hf_sparse_hopfield.backends import (
+    Backend,
+    RetrievalProblem,
+    RetrievalResult,
+    available_backends,
+    register_backend,
+    select_backend,
+)
 from hf_sparse_hopfield.functional import explain_backend
-from hf_sparse_hopfield.functional.retrieval import pose_problem
+from hf_sparse_hopfield.functional.retrieval import canonical
 
 from . import oracle
 
@@ -178,7 +185,7 @@ def test_additive_masks():
     allowed[0, 0, 0] = False
     slope = torch.randn(2, 1, 5, 5)
     expected = retrieve(query, key, value, mask=allowed, bias=slope)
-    for lowest in (-torch.inf, torch.finfo(torch.float32).min):
+    for lowest in (-torch.inf, torch.finfo(torch.float32).min, torch.finfo(torch.float16).min, -1e9, -1e4):
         additive = slope.masked_fill(~allowed, lowest)
         torch.testing.assert_close(retrieve(query, key, value, mask=additive), expected)
         torch.testing.assert_close(retrieve(query, key, value, mask=additive - slope, bias=slope), expected)
@@ -281,6 +288,41 @@ def test_nan_stays_in_its_row(tolerance):
     torch.testing.assert_close(output[0, 1], clean[0, 1])
 
 
+def test_what_lies_in_masked_places_does_not_matter():
+    tensors = [torch.randn(2, heads, 5, 4) for heads in (4, 2, 2)]
+    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool)
+    mask[0, ..., 3:] = False
+    expected = [torch.zeros(2, 4, 5, 4), *torch.zeros(3, 2, 4, 5, 4)]
+    for fill in (0.0, torch.nan, torch.inf):
+        for tensor in tensors[1:]:
+            tensor[0, :, 3:] = fill
+        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+        output = retrieve(*leaves, mask=mask, steps=2, backend="reference")
+        results = [output, *torch.autograd.grad(output.square().sum(), leaves)]
+        if fill == 0.0:
+            expected = results
+        for result, right in zip(results, expected, strict=True):
+            assert torch.equal(result, right)
+
+
+def test_autocast_does_not_lower_the_precision():
+    query, key, value = torch.randn(3, 2, 4, 9, 16).unbind()
+    expected = retrieve(query, key, value, steps=3)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(retrieve(query, key, value, steps=3), expected)
+
+
+def test_compile_with_numbers_that_change():
+    query, key, value = torch.randn(3, 2, 4, 6, 8).unbind()
+    compiled = torch.compile(
+        lambda beta, scaling: retrieve(query, key, value, beta=beta, scaling=scaling),
+        fullgraph=True,
+        backend="aot_eager",
+    )
+    for beta, scaling in ((0.1, 0.5), (0.2, 0.6), (0.3, 0.7)):
+        torch.testing.assert_close(compiled(beta, scaling), retrieve(query, key, value, beta=beta, scaling=scaling))
+
+
 @pytest.mark.parametrize("options", [{}, {"alpha": 1.3, "steps": 3, "tolerance": 0.1, "is_causal": True}])
 def test_compile_and_export(options):
     class Module(torch.nn.Module):
@@ -316,7 +358,7 @@ def test_a_new_backend_is_chosen_when_it_applies(monkeypatch):
     assert explain_backend(query, key, value, steps=2) == "always: picky: steps > 1"
     with pytest.raises(ValueError, match="'picky' cannot serve.*steps > 1"):
         retrieve(query, key, value, steps=2, backend="picky")
-    assert select_backend(pose_problem(query, key, value))[0].name == "picky"
+    assert select_backend(canonical(RetrievalProblem(query, key, value)))[0].name == "picky"
 
 
 GOOD = {"query": torch.zeros(1, 4, 3, 8), "key": torch.zeros(1, 2, 5, 8), "value": torch.zeros(1, 2, 5, 6)}
@@ -346,6 +388,16 @@ GOOD = {"query": torch.zeros(1, 4, 3, 8), "key": torch.zeros(1, 2, 5, 8), "value
         ({"sliding_window": 2}, "sliding_window=2 needs is_causal"),
         ({"sliding_window": 0, "is_causal": True}, "sliding_window.*0"),
         ({"softcap": 0.0}, "softcap.*0.0"),
+        ({"softcap": float("inf")}, "softcap.*inf"),
+        ({"softcap": "1"}, "softcap.*'1'"),
+        ({"scaling": True}, "scaling.*True"),
+        ({"tolerance": "a"}, "tolerance.*'a'"),
+        ({"dropout": torch.tensor(0.5)}, "dropout.*0.5"),
+        ({"is_causal": "no"}, "is_causal.*'no'"),
+        ({"beta": torch.tensor(torch.inf)}, "beta.*inf"),
+        ({"sinks": [0.0] * 4}, "sinks.*list"),
+        ({"sinks": torch.zeros(4, dtype=torch.int64)}, "sinks.*int64"),
+        ({"bias": [0.0]}, "bias.*list"),
         ({"softcap": 1.0, "return_trace": True}, "return_trace.*softcap"),
         ({"sinks": torch.zeros(2)}, r"sinks.*\(4,\).*\(2,\)"),
         ({"query": torch.zeros(4, 3, 8)}, "query.*four dimensions"),

@@ -89,8 +89,8 @@ def test_on_the_meta_device():
     [
         ({"num_heads": 0}, ValueError, "num_heads"),
         ({"num_heads": 2.0}, ValueError, "num_heads"),
-        ({"num_heads": 2, "alpha": 2.1}, ValueError, "alpha must be in"),
-        ({"num_heads": 2, "alpha": [1.0, 0.5]}, ValueError, "alpha must be in"),
+        ({"num_heads": 2, "alpha": 2.1}, ValueError, "alpha must lie in"),
+        ({"num_heads": 2, "alpha": [1.0, 0.5]}, ValueError, "alpha must lie in"),
         ({"num_heads": 2, "alpha": [1.0]}, ValueError, "alpha has 1 values"),
         ({"num_heads": 2, "alpha": True}, TypeError, "alpha"),
         ({"num_heads": 2, "alpha": None}, TypeError, "alpha"),
