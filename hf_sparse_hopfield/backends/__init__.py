@@ -132,14 +132,23 @@ def select_backend(problem: RetrievalProblem, name: str = "auto") -> tuple[Backe
     raise RuntimeError(f"no backend serves this call: {'; '.join(refusals)}.")  # `reference` never refuses
 
 
-from . import reference  # noqa: E402  (registers itself; needs the names above)
+# They register themselves and need the names above. The order is that of `"auto"`, from the last to the first.
+from . import reference  # noqa: E402, I001
+from . import adasplash  # noqa: E402
+from . import blocked  # noqa: E402
+from . import native  # noqa: E402
+from . import dense  # noqa: E402
 
 
 __all__ = [
     "Backend",
     "RetrievalProblem",
     "RetrievalResult",
+    "adasplash",
     "available_backends",
+    "blocked",
+    "dense",
+    "native",
     "reference",
     "register_backend",
     "select_backend",

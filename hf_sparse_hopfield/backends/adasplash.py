@@ -1,0 +1,100 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Sparse self-attention on CUDA by the Triton kernels of the optional package `adasplash`, where they apply."""
+
+import functools
+import importlib.util
+import math
+import os
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import Backend, RetrievalProblem, RetrievalResult, register_backend
+
+
+_WIDTHS = (16, 32, 64, 128, 256)  # head dimensions the kernels are written for
+
+
+@functools.cache
+def _missing() -> str | None:
+    """Which package is not installed, if any; asked once."""
+    for name in ("adasplash", "triton"):
+        if importlib.util.find_spec(name) is None:
+            return name
+    return None
+
+
+def _interpreted() -> bool:
+    """Triton's interpreter runs kernels on the CPU: slowly, to test them."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _attend(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """One evaluation of the normaliser and read-out of `value`."""
+    from adasplash import adasplash_no_block_mask
+
+    batch, heads, length, _ = state.shape
+    width = next(w for w in _WIDTHS if w >= max(key.shape[-1], value.shape[-1]))
+    # The kernels divide by the square root of the width they see, and know nothing of other factors.
+    state = state * (problem.beta * problem.scaling * math.sqrt(width))
+    groups = heads // key.shape[1]
+    tensors = []
+    for tensor in (state, key, value):
+        tensor = F.pad(tensor.to(problem.query.dtype), (0, width - tensor.shape[-1]))
+        tensors.append(tensor if tensor.shape[1] == heads else tensor.repeat_interleave(groups, 1))
+    if torch.is_grad_enabled() and not tensors[0].requires_grad and any(t.requires_grad for t in tensors[1:]):
+        # They prepare the backward pass only if the query asks for one.
+        tensors[0] = tensors[0].detach().requires_grad_()
+    # Only whole blocks (of 128 at most) of a power of two are safe without bounds: else each sequence states its length.
+    whole = length & (length - 1) == 0 and length >= 128
+    lengths = None if whole else torch.full((batch,), length, dtype=torch.int32, device=state.device)
+    output = adasplash_no_block_mask(
+        *(tensor.contiguous() for tensor in tensors), alpha=problem.alpha, is_causal=problem.is_causal, varlen=lengths
+    )
+    return output[..., : value.shape[-1]]
+
+
+def run(problem: RetrievalProblem) -> RetrievalResult:
+    """Compute `problem` on the GPU; see `RetrievalProblem` for what each field means."""
+    state, active = problem.query, None
+    for _ in range(problem.steps - 1):
+        new = _attend(problem, state, problem.key, problem.key)
+        moved = (new - state).detach().float().norm(dim=-1, keepdim=True)
+        state = new if active is None else torch.where(active, new, state)
+        if problem.tolerance:
+            still = ~(moved < problem.tolerance)
+            active = still if active is None else active & still
+    return RetrievalResult(_attend(problem, state, problem.key, problem.value).to(problem.value.dtype))
+
+
+def refusal(problem: RetrievalProblem) -> str | None:
+    """Why this backend cannot serve `problem`; `None` if it can."""
+    query, value = problem.query, problem.value
+    if query.device.type != "cuda" and not _interpreted():
+        return f"it needs CUDA, the query is on {query.device.type}"
+    if _missing():
+        return f"the package {_missing()} is not installed"
+    if torch.compiler.is_compiling():
+        return "its kernels are not traced by torch.compile"
+    if isinstance(problem.alpha, Tensor) or not 1.0 < problem.alpha <= 2.0:
+        return "it needs one plain alpha above 1"
+    if problem.return_weights or problem.return_trace:
+        return "it keeps no weights, states or energies"
+    for name in ("mask", "bias", "sliding_window", "softcap", "sinks"):
+        if getattr(problem, name) is not None:
+            return f"it takes no {name}"
+    if problem.dropout:
+        return "it has no dropout"
+    if query.dtype == torch.float64:
+        return "it does not compute in float64"
+    if query.shape[2] != problem.key.shape[2]:
+        return "queries and keys must be equally many"
+    if 0 in (*query.shape, *value.shape):
+        return "there is nothing to attend to"
+    if max(query.shape[3], value.shape[3]) > _WIDTHS[-1]:
+        return f"head dimensions above {_WIDTHS[-1]} do not fit its kernels"
+    return None
+
+
+register_backend(Backend("adasplash", run, refusal))

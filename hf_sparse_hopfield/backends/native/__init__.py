@@ -1,0 +1,93 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""The compiled CPU core: exact alpha-entmax attention faster than dense attention, where a compiler built it."""
+
+import torch
+from torch import Tensor
+
+from .. import Backend, RetrievalProblem, RetrievalResult, register_backend
+from . import library, ops  # noqa: F401  (registers the operators)
+
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_MAX_INDEX = 2**31 - 1024  # columns are 32-bit integers, and rows are padded
+
+
+def refusal(problem: RetrievalProblem) -> str | None:
+    """Why the compiled core cannot serve `problem`; `None` if it can."""
+    if library.missing is not None:
+        return f"the compiled core is not built ({library.missing})"
+    query, key = problem.query, problem.key
+    if query.device.type != "cpu":
+        return f"it serves tensors on the CPU, not on {query.device}"
+    if query.dtype not in _DTYPES:
+        return f"it computes in float32, not in {query.dtype}"
+    if isinstance(problem.alpha, float) and problem.alpha == 1.0:
+        return "alpha=1 is softmax, which gains nothing from it"
+    if problem.return_weights or problem.return_trace:
+        return "it never forms all weights or a trace"
+    if problem.softcap is not None:
+        return "it has no softcap"
+    settings = [t for t in (problem.alpha, problem.beta, problem.bias, problem.sinks) if isinstance(t, Tensor)]
+    if any(t.dtype == torch.float64 for t in settings):
+        return "it computes in float32, and alpha, beta, bias or sinks are float64"
+    if max(query.shape[2], key.shape[2]) > _MAX_INDEX:
+        return f"{max(query.shape[2], key.shape[2])} positions do not fit its 32-bit indices"
+    return None
+
+
+def _vectors(tensor: Tensor) -> Tensor:
+    tensor = tensor.to(torch.float32)
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _setting(setting: float | Tensor | None) -> tuple[Tensor | None, float]:
+    """A setting as the operators take it: a tensor, or a number."""
+    return (setting.to(torch.float32), 0.0) if isinstance(setting, Tensor) else (None, float(setting))
+
+
+def run(problem: RetrievalProblem) -> RetrievalResult:
+    """Compute `problem` with the compiled core; see `RetrievalProblem` for what each field means."""
+    state, key, value = _vectors(problem.query), _vectors(problem.key), _vectors(problem.value)
+    beta, beta_value = _setting(problem.beta)
+    alpha, alpha_value = _setting(problem.alpha)
+    bias = None if problem.bias is None else problem.bias.to(torch.float32)
+    sinks = None if problem.sinks is None else problem.sinks.to(torch.float32)
+    sources = (state, key, value, beta, alpha, bias, sinks)
+    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in sources)
+
+    def read(state: Tensor, stored: Tensor, dropout: float = 0.0) -> Tensor:
+        # drawn from torch's generator: torch.manual_seed and gradient checkpointing reproduce it
+        seed = torch.randint(2**62, ()) if dropout else None
+        output, _, _ = torch.ops.hf_sparse_hopfield.native_forward(
+            state,
+            key,
+            stored,
+            beta,
+            alpha,
+            problem.mask,
+            bias,
+            sinks,
+            seed,
+            problem.scaling,
+            beta_value,
+            alpha_value,
+            problem.is_causal,
+            problem.sliding_window or 0,
+            dropout,
+            keep,
+        )
+        return output
+
+    active = None
+    for _ in range(problem.steps - 1):
+        new = read(state, key)
+        if problem.tolerance > 0:
+            moving = (new - state).detach().norm(dim=-1, keepdim=True) >= problem.tolerance
+            state = new if active is None else torch.where(active, new, state)
+            active = moving if active is None else active & moving
+        else:
+            state = new
+    return RetrievalResult(read(state, value, problem.dropout).to(problem.value.dtype))
+
+
+register_backend(Backend("native", run, refusal))

@@ -1,0 +1,475 @@
+// Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+// Forward: blocks of queries against all keys of a head. Scores of a block stay in cache, a bound from group maxima
+// filters them, the exact solution is found on what is left, and only the support is read out.
+
+template <class Number>
+static inline Number *at_row(Number *pointer, const int64_t *stride, int64_t b, int64_t h, int64_t i) {
+  return pointer + b * stride[0] + h * stride[1] + i * stride[2];
+}
+
+// What query . key is multiplied by.
+static inline float scale_at(const Problem &problem, int64_t b, int64_t h, int64_t i) {
+  double beta = problem.beta ? *at_row(problem.beta, problem.beta_stride, b, h, i) : problem.beta_scalar;
+  return static_cast<float>(problem.scaling * beta);
+}
+
+static inline Family family_at(const Problem &problem, int64_t b, int64_t h, int64_t i) {
+  return family_of(problem.alpha ? *at_row(problem.alpha, problem.alpha_stride, b, h, i) : problem.alpha_scalar);
+}
+
+// Vectors of a group: its lane-wise maximum is one value in sixteen (eight for short rows) of the row.
+static inline int64_t group_vectors(int64_t keys) { return keys > 2048 ? 16 : 8; }
+
+static int64_t padded_keys(int64_t keys) { return round_up(keys, group_vectors(keys) * lanes); }
+
+// The keys [first, last) that query i may see by position.
+struct Range {
+  int64_t first, last;
+};
+
+static inline Range range_of(const Problem &problem, int64_t i) {
+  Range range{0, problem.keys};
+  if (problem.is_causal) {
+    range.last = maximum(0, minimum(problem.keys, i + problem.keys - problem.queries + 1));
+    if (problem.sliding_window > 0) range.first = maximum(0, range.last - problem.sliding_window);
+  }
+  return range;
+}
+
+enum Mode { forward_mode, backward_mode, decode_mode };
+
+// Sizes that follow from a problem, and the pieces of a thread's memory.
+struct Workspace {
+  int64_t stride, group, segment, segments, list_limit;
+  float *panels, *value_panels, *rows, *scores, *gradients, *maxima, *survivors, *list_weights;
+  int32_t *survivor_indices, *list_indices;
+
+  size_t carve(char *base, const Problem &problem, Mode mode) {
+    group = group_vectors(problem.keys);
+    segment = group * lanes;
+    segments = (problem.keys + segment - 1) / segment;
+    // One more vector has room for the sink, and keeps the rows of a tile in different cache sets.
+    stride = segments * segment + lanes;
+    list_limit = problem.keys / 4;
+    const int64_t depth = maximum(problem.head_dim, problem.value_dim), margin = 4 * lanes;
+    const int64_t panel_rows = round_up(problem.keys, panel), listed = mode == forward_mode ? block_rows : 1;
+    const bool many = mode != decode_mode, back = mode == backward_mode;
+    size_t used = 0;
+    auto take = [&](int64_t count) {
+      char *start = base + used;
+      used += static_cast<size_t>(round_up(count * 4, 64));
+      return reinterpret_cast<float *>(start);
+    };
+    rows = take(block_rows * round_up(depth, lanes));
+    maxima = take((many ? block_rows : 1) * (segments + 1) * lanes);
+    survivors = take(stride + margin);
+    survivor_indices = reinterpret_cast<int32_t *>(take(stride + margin));
+    list_weights = take(back ? stride + margin : listed * list_limit + margin);
+    list_indices = reinterpret_cast<int32_t *>(take(back ? stride + margin : listed * list_limit + margin));
+    scores = take(many ? block_rows * stride : 0);
+    panels = take(many ? panel_rows * problem.head_dim : 0);
+    value_panels = take(back ? panel_rows * problem.value_dim : 0);
+    gradients = take(back ? block_rows * stride : 0);
+    return used;
+  }
+
+  bool prepare(Shared *shared, Mode mode) {
+    char *base = scratch(carve(nullptr, *shared->problem, mode));
+    if (!base) {
+      __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
+      return false;
+    }
+    carve(base, *shared->problem, mode);
+    return true;
+  }
+};
+
+static inline int64_t take_task(Shared *shared) { return __atomic_fetch_add(&shared->next, 1, __ATOMIC_RELAXED); }
+
+// Brings one segment of a row of raw products to its final form: bias, masks and borders applied, the group maximum
+// found. Returns whether a score is NaN.
+static bool finish_segment(const Problem &problem, const Workspace &space, float *scores, Vector *group_maximum,
+                           int64_t b, int64_t h, int64_t i, int64_t start, Range range) {
+  const int64_t end = start + space.segment;
+  const float *bias = nullptr;
+  const uint8_t *mask = nullptr;
+  int64_t bias_step = 0, mask_step = 0;
+  if (problem.bias) {
+    const int64_t *stride = problem.bias_stride;
+    bias = problem.bias + b * stride[0] + h * stride[1] + i * stride[2];
+    bias_step = stride[3];
+  }
+  if (problem.mask) {
+    const int64_t *stride = problem.mask_stride;
+    mask = problem.mask + b * stride[0] + h * stride[1] + i * stride[2];
+    mask_step = stride[3];
+  }
+  Integers poisoned{};
+  Vector best = spread(-infinity);
+  for (int64_t column = start; column < end; column += lanes) {
+    float *at = scores + (column - start);
+    Vector value = load(at);
+    if (column < range.first || column + lanes > range.last) {
+      for (int lane = 0; lane < lanes; ++lane) {
+        int64_t j = column + lane;
+        if (j < range.first || j >= range.last || (mask && !mask[j * mask_step])) {
+          value[lane] = -infinity;
+        } else if (bias) {
+          value[lane] += bias[j * bias_step];
+        }
+      }
+    } else {
+      if (bias) {
+        if (bias_step == 1) {
+          value += load(bias + column);
+        } else {
+          for (int lane = 0; lane < lanes; ++lane) value[lane] += bias[(column + lane) * bias_step];
+        }
+      }
+      if (mask) {
+        if (mask_step == 1) {
+          typedef uint8_t Bytes __attribute__((vector_size(lanes)));
+          Bytes bytes;
+          std::memcpy(&bytes, mask + column, lanes);
+          value = choose(__builtin_convertvector(bytes, Integers) != 0, value, spread(-infinity));
+        } else {
+          for (int lane = 0; lane < lanes; ++lane) {
+            if (!mask[(column + lane) * mask_step]) value[lane] = -infinity;
+          }
+        }
+      }
+    }
+    poisoned |= value != value;
+    best = larger(best, value);
+    store(at, value);
+  }
+  *group_maximum = best;
+  return any(poisoned);
+}
+
+// Whether so many groups have a score above `limit` that going through the whole row is cheaper.
+static bool looks_dense(const float *maxima, int64_t segments, float limit) {
+  Vector bound = spread(limit);
+  int64_t groups = 0;
+  for (int64_t s = 0; s < segments; ++s) groups += __builtin_popcount(above(load(maxima + s * lanes), bound));
+  return groups * 2 > segments * lanes && groups > lanes;
+}
+
+// Collects the scores above `limit`, as z' = z - maximum, with their columns. Groups whose maximum is below are not
+// read at all.
+static int64_t collect(const Workspace &space, const float *scores, const float *maxima, int64_t segments,
+                       int64_t first_column, float limit, float maximum) {
+  Vector bound = spread(limit);
+  float *values = space.survivors;
+  int32_t *indices = space.survivor_indices;
+  int64_t count = 0;
+  for (int64_t s = 0; s < segments; ++s) {
+    uint32_t bits = above(load(maxima + s * lanes), bound);
+    if (!bits) continue;
+    const float *from = scores + s * space.segment;
+    int32_t column = static_cast<int32_t>(first_column + s * space.segment);
+    if (__builtin_popcount(bits) > 5) {
+      for (int64_t v = 0; v < space.group; ++v) {
+        Vector value = load(from + v * lanes);
+        uint32_t found = above(value, bound);
+        if (found) {
+          Integers index = count_lanes() + (column + static_cast<int32_t>(v * lanes));
+          count += append(values + count, indices + count, value - maximum, index, found);
+        }
+      }
+      continue;
+    }
+    for (; bits; bits &= bits - 1) {
+      int lane = __builtin_ctz(bits);
+#if defined(HOPFIELD_AVX512)
+      const __m512i step = (__m512i)(count_lanes() * lanes);
+      __mmask16 wanted = static_cast<__mmask16>((1u << space.group) - 1);
+      Vector value = (Vector)_mm512_mask_i32gather_ps(_mm512_set1_ps(-infinity), wanted, step, from + lane, 4);
+      Integers index = (Integers)step + (column + lane);
+      count += append(values + count, indices + count, value - maximum, index, above(value, bound));
+#else
+      for (int64_t v = 0; v < space.group; ++v) {
+        float value = from[v * lanes + lane];
+        values[count] = value - maximum;
+        indices[count] = column + static_cast<int32_t>(v * lanes + lane);
+        count += value > limit;
+      }
+#endif
+    }
+  }
+  store(values + count, spread(-infinity));
+  return count;
+}
+
+// Scores at or below this have no weight. The slack covers the rounding of the bound; what it lets through is dealt
+// with by the exact solution.
+static inline float limit_of(const Family &family, float top, float t) {
+  float limit = top + (t - family.inverse);
+  return limit - (1e-5f + 1e-6f * std::fabs(limit));
+}
+
+// What became of one row.
+struct RowResult {
+  RowState state;
+  bool dense;             // weights, to be multiplied by `factor`, are in the score buffer; otherwise in a list
+  float factor;
+  int32_t *indices;
+  float *weights;
+};
+
+// Takes the entries above zero of solved weights to a list; returns how many there are.
+static int keep_positive(const float *weights, const int32_t *indices, int64_t count, float factor, float *out_weights,
+                         int32_t *out_indices) {
+  int kept = 0;
+  for (int64_t i = 0; i < count; i += lanes) {
+    Vector value = load(weights + i);
+    Integers index = *reinterpret_cast<const LooseIntegers *>(indices + i);
+    uint32_t bits = above(value, Vector{});
+    kept += append(out_weights + kept, out_indices + kept, value * factor, index, bits);
+  }
+  return kept;
+}
+
+// Solves one row. `maxima` has room for one more vector, in which a sink takes part in the bound. The list goes to
+// `weights` / `indices`, which have room for `space.list_limit` entries and two vectors.
+static RowResult solve_row(const Workspace &space, const Family &family, float *scores, float *maxima,
+                           int64_t segments,
+                           int64_t first_column, const float *sink, bool poisoned, float *weights, int32_t *indices) {
+  RowResult result{{0.0f, 0.0f, 0, -1}, false, 1.0f, indices, weights};
+  int64_t count = segments;
+  if (sink) {
+    Vector one = spread(-infinity);
+    one[0] = *sink;
+    store(maxima + count * lanes, one);
+    ++count;
+    poisoned |= *sink != *sink;
+  }
+  if (count == 0 && !poisoned) return result;
+  Vector best = spread(-infinity);
+  for (int64_t s = 0; s < count; ++s) best = larger(best, load(maxima + s * lanes));
+  float top = largest_of(best);
+  if (poisoned || !(top < infinity)) {
+    result.state.count = row_is_nan;
+    return result;
+  }
+  if (top == -infinity) return result;
+  float t = HOPFIELD_BY_KIND(coarse_bound, family, best, top);
+  int64_t survivors = -1;
+  if (family.kind != softmax_kind && !looks_dense(maxima, segments, limit_of(family, top, t))) {
+    t = HOPFIELD_BY_KIND(fine_bound, family, maxima, count, top, t);
+    survivors = collect(space, scores, maxima, segments, first_column, limit_of(family, top, t), top);
+  }
+  int64_t vectors = segments * space.group;
+  int support = 0;
+  if (survivors >= 0) {
+    if (sink && *sink > limit_of(family, top, t)) {
+      space.survivors[survivors] = *sink - top;
+      space.survivor_indices[survivors++] = -1;
+      store(space.survivors + survivors, spread(-infinity));
+    }
+    int64_t survivor_vectors = (survivors + lanes - 1) / lanes;
+    t = HOPFIELD_BY_KIND(solve, family, space.survivors, survivor_vectors, 0.0f, t);
+    float sum = HOPFIELD_BY_KIND(write_weights, family, space.survivors, survivor_vectors, 0.0f, t, support);
+    result.state = {top, t, support, -1};
+    if (support <= space.list_limit) {
+      keep_positive(space.survivors, space.survivor_indices, survivors, 1.0f / sum, weights, indices);
+      return result;
+    }
+    HOPFIELD_BY_KIND(write_weights, family, scores, vectors, top, t, support);
+    result.dense = true;
+    result.factor = 1.0f / sum;
+    return result;
+  }
+  // The sink joins the row as one more vector right behind it; the buffer's stride leaves room for it.
+  if (sink) {
+    store(scores + vectors * lanes, load(maxima + segments * lanes));
+  }
+  int64_t all = vectors + (sink ? 1 : 0);
+  float sum = HOPFIELD_BY_KIND(solve_dense, family, scores, all, top, t, support, space.survivors,
+                               reinterpret_cast<float *>(space.survivor_indices));
+  result.state = {top, t, support, -1};
+  if (support > space.list_limit) {
+    result.dense = true;
+    result.factor = 1.0f / sum;
+    return result;
+  }
+  int kept = 0;
+  for (int64_t v = 0; v < all; ++v) {
+    Vector value = load(scores + v * lanes);
+    uint32_t bits = above(value, Vector{});
+    if (!bits) continue;
+    Integers index = v < vectors ? count_lanes() + static_cast<int32_t>(first_column + v * lanes)
+                                 : spread(int32_t(-1));
+    kept += append(weights + kept, indices + kept, value * (1.0f / sum), index, bits);
+  }
+  return result;
+}
+
+// Stores the support of a row between `used` and `limit` of the region of its block, if there is room.
+static void keep_support(const Problem &problem, RowResult &row, int64_t block, int64_t &used, int64_t limit) {
+  int32_t count = row.state.count;
+  if (row.dense || count <= 0 || used + 2 * count > limit) return;
+  int32_t *target = problem.support + block * block_rows * problem.support_per_row * 2 + used;
+  std::memcpy(target, row.indices, sizeof(int32_t) * count);
+  std::memcpy(target + count, row.weights, sizeof(float) * count);
+  row.state.offset = static_cast<int32_t>(used);
+  used += 2 * count;
+}
+
+static inline void fill(float *target, float value, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) target[i] = value;
+}
+
+static inline void scale(float *target, float factor, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) target[i] *= factor;
+}
+
+static void drop_list(const Dropout &dropout, const RowResult &row) {
+  for (int32_t i = 0; i < row.state.count; ++i) row.weights[i] *= dropout.factor(row.indices[i]);
+}
+
+static void drop_dense(const Dropout &dropout, float *weights, int64_t count, int64_t first_column) {
+  for (int64_t i = 0; i < count; i += lanes) {
+    store(weights + i, load(weights + i) * dropout.factors(static_cast<int32_t>(first_column + i)));
+  }
+}
+
+// The scores of a block of rows of one head, final, for the segments [first, last) that any of its rows sees.
+struct ScoredBlock {
+  int64_t first, last;      // segments
+  bool poisoned[block_rows];
+};
+
+static ScoredBlock score_block(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t start,
+                               int rows, bool suspicious_keys) {
+  float scale[block_rows];
+  Range ranges[block_rows];
+  ScoredBlock block{};
+  for (int row = 0; row < rows; ++row) {
+    scale[row] = scale_at(problem, b, h, start + row);
+    ranges[row] = range_of(problem, start + row);
+  }
+  if (ranges[rows - 1].last <= ranges[0].first) return block;
+  block.first = ranges[0].first / space.segment;
+  block.last = (ranges[rows - 1].last + space.segment - 1) / space.segment;
+  const float *query[block_rows];
+  for (int row = 0; row < rows; ++row) {
+    query[row] = at_row(problem.query, problem.query_stride, b, h, start + row);
+  }
+  bool suspicious = pack_rows(query, rows, problem.head_dim, scale, space.rows) || suspicious_keys;
+  const bool finish_all = suspicious || problem.mask || problem.bias;
+  const int64_t maxima_stride = space.segments + 1;
+  Vector *maxima = reinterpret_cast<Vector *>(space.maxima);
+  for (int64_t s = block.first; s < block.last; ++s) {
+    int64_t begin = s * space.segment, end = begin + space.segment;
+    int64_t place = s - block.first;
+    for (int row = 0; row < rows; ++row) maxima[row * maxima_stride + place] = spread(-infinity);
+    for (int64_t column = begin; column < end; column += panel) {
+      const float *right = space.panels + column * problem.head_dim;
+      float *target = space.scores + (column - block.first * space.segment);
+      for (int row = 0; row < rows; row += tile_rows) {
+        int part = static_cast<int>(minimum(tile_rows, rows - row));
+        if (column >= ranges[row + part - 1].last || column + panel <= ranges[row].first) continue;
+        with_rows<ScoreTile>(part, space.rows + row * problem.head_dim, right, problem.head_dim,
+                             target + row * space.stride, space.stride, maxima + row * maxima_stride + place,
+                             maxima_stride);
+      }
+    }
+    for (int row = 0; row < rows; ++row) {
+      if (!finish_all && ranges[row].first <= begin && ranges[row].last >= end) continue;
+      float *target = space.scores + row * space.stride + place * space.segment;
+      block.poisoned[row] |= finish_segment(problem, space, target, maxima + row * maxima_stride + place, b, h,
+                                            start + row, begin, ranges[row]);
+    }
+  }
+  return block;
+}
+
+static void forward_block(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t start,
+                          bool suspicious_keys) {
+  int rows = static_cast<int>(minimum(block_rows, problem.queries - start));
+  ScoredBlock block = score_block(problem, space, b, h, start, rows, suspicious_keys);
+  int64_t first_column = block.first * space.segment;
+  int64_t row_base = (b * problem.heads + h) * problem.queries + start;
+  int64_t blocks = (problem.queries + block_rows - 1) / block_rows;
+  int64_t block_index = (b * problem.heads + h) * blocks + start / block_rows;
+  const float *value = at_row(problem.value, problem.value_stride, b, h / (problem.heads / problem.kv_heads), 0);
+  const float *sink = problem.sinks ? problem.sinks + h : nullptr;
+  RowResult results[block_rows];
+  int64_t listed = 0, used = 0;
+  for (int row = 0; row < rows; ++row) {
+    Family family = family_at(problem, b, h, start + row);
+    RowResult &result = results[row];
+    result = solve_row(space, family, space.scores + row * space.stride,
+                       space.maxima + row * (space.segments + 1) * lanes,
+                       block.last - block.first, first_column, sink, block.poisoned[row], space.list_weights + listed,
+                       space.list_indices + listed);
+    if (!result.dense && result.state.count > 0) {
+      listed += result.state.count;
+      for (int32_t i = 0; i < result.state.count; ++i) {
+        if (result.indices[i] < 0) continue;
+        const float *from = value + result.indices[i] * problem.value_stride[2];
+        for (int64_t d = 0; d < problem.value_dim; d += 16) __builtin_prefetch(from + d);
+      }
+    }
+    if (problem.states) {
+      keep_support(problem, result, block_index, used, block_rows * problem.support_per_row * 2);
+      problem.states[row_base + row] = result.state;
+    }
+  }
+  const float *dense_weights[block_rows];
+  float *dense_targets[block_rows], dense_factors[block_rows];
+  int dense = 0;
+  for (int row = 0; row < rows; ++row) {
+    const RowResult &result = results[row];
+    float *target = at_row(problem.output, problem.output_stride, b, h, start + row);
+    if (result.state.count == row_is_nan) {
+      fill(target, NAN, problem.value_dim);
+      continue;
+    }
+    if (result.dense) {
+      float *weights = space.scores + row * space.stride;
+      if (problem.dropout > 0.0) {
+        drop_dense(Dropout(problem, row_base + row), weights, (block.last - block.first) * space.segment,
+                   first_column);
+      }
+      fill(target, 0.0f, problem.value_dim);
+      dense_weights[dense] = weights;
+      dense_factors[dense] = result.factor;
+      dense_targets[dense++] = target;
+      continue;
+    }
+    if (problem.dropout > 0.0) drop_list(Dropout(problem, row_base + row), result);
+    read_sparse(target, result.indices, result.weights, result.state.count, value, problem.value_stride[2],
+                problem.value_dim);
+  }
+  if (dense) {
+    int64_t last = minimum(problem.keys, range_of(problem, start + rows - 1).last);
+    read_dense(dense_weights, dense_targets, dense, value + first_column * problem.value_stride[2],
+               problem.value_stride[2], 0, last - first_column, 0, problem.value_dim);
+    for (int row = 0; row < dense; ++row) scale(dense_targets[row], dense_factors[row], problem.value_dim);
+  }
+}
+
+static void forward_worker(Shared *shared) {
+  const Problem &problem = *shared->problem;
+  Workspace space;
+  if (!space.prepare(shared, forward_mode)) return;
+  int64_t group = problem.heads / problem.kv_heads;
+  int64_t packed = -1;
+  bool suspicious = false;
+  for (int64_t task; (task = take_task(shared)) < shared->tasks;) {
+    int64_t head = task / shared->splits, split = task % shared->splits;
+    int64_t b = head / problem.kv_heads, kv_head = head % problem.kv_heads;
+    if (packed != head) {
+      const float *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
+      suspicious = pack_panels(key, problem.key_stride[2], problem.keys, problem.head_dim, space.panels);
+      packed = head;
+    }
+    for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+      for (int64_t start = split * block_rows; start < problem.queries; start += shared->splits * block_rows) {
+        forward_block(problem, space, b, h, start, suspicious);
+      }
+    }
+  }
+}

@@ -1,0 +1,26 @@
+// Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+// Everything that is compiled once per instruction set. The including file names the instruction set and opens the
+// target pragma; each copy lives in a namespace of its own, and nothing here instantiates the standard library.
+#include "problem.hpp"
+
+#if defined(HOPFIELD_AVX512) || defined(HOPFIELD_AVX2)
+#include <immintrin.h>
+#endif
+
+namespace hopfield {
+namespace {
+
+#include "vector.hpp"
+// clang-format off: the order matters
+#include "matmul.hpp"
+#include "normalizer.hpp"
+#include "forward.hpp"
+#include "decode.hpp"
+#include "backward.hpp"
+// clang-format on
+
+constexpr Kernels table = {forward_worker, decode_worker, decode_read_worker, backward_worker,
+                           reduce_worker,  bias_worker,   padded_keys,        lanes};
+
+}  // namespace
+}  // namespace hopfield

@@ -1,0 +1,276 @@
+// Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+// alpha-entmax of one row. With z' = z - max and e = alpha - 1 the weights are p = [1 + e (z' - t)]_+^(1/e), and t is
+// the root of G(t) = (S^e - 1) / e with S = sum of p. G is convex and falls, so Newton's method from the left never
+// passes the root, t = 0 is left of it, and so is the root of any subset of the row.
+
+// Below `alpha = 1.1` the general kind needs a more careful logarithm.
+enum Kind { softmax_kind, two_kind, three_halves_kind, integer_kind, general_kind, small_kind };
+
+struct Family {
+  Kind kind;
+  int power;          // 1 / e where that is an integer
+  float e, inverse;   // alpha - 1 and 1 / (alpha - 1)
+  // Newton's method converges quadratically, so that after a step this small what remains is below float32. Towards
+  // alpha = 2 the weights have a steep edge: entries near it enter or leave the support, and steps must be smaller.
+  float last_step;
+};
+
+static Family family_of(double alpha) {
+  Family family;
+  double e = alpha - 1.0;
+  family.e = static_cast<float>(e);
+  family.inverse = e > 0.0 ? static_cast<float>(1.0 / e) : infinity;
+  family.power = 0;
+  family.last_step = e <= 0.5 ? 3e-4f : 1e-6f;
+  if (!(e > 1e-6)) {  // closer to one the difference from softmax is below float32
+    family.kind = softmax_kind;
+    family.e = 0.0f;
+    family.inverse = infinity;
+    return family;
+  }
+  double nearest = std::nearbyint(1.0 / e);
+  family.kind = e < 0.1 ? small_kind : general_kind;
+  if (nearest <= 10.0 && std::fabs(e * nearest - 1.0) < 1e-7) {
+    family.power = static_cast<int>(nearest);
+    family.kind = family.power == 1 ? two_kind : (family.power == 2 ? three_halves_kind : integer_kind);
+  }
+  return family;
+}
+
+// p and w = p^(2 - alpha) for x = z' - t; both are zero outside the support.
+template <Kind kind>
+static inline void evaluate(const Family &family, Vector x, Vector &p, Vector &w) {
+  if (kind == softmax_kind) {
+    p = w = exponential(x);
+  } else if (kind == two_kind) {
+    Vector y = x + 1.0f;
+    Integers inside = y > 0.0f;
+    p = (Vector)((Integers)y & inside);
+    w = (Vector)((Integers)spread(1.0f) & inside);
+  } else if (kind == three_halves_kind) {
+    w = larger(x * 0.5f + 1.0f, Vector{});
+    p = w * w;
+  } else if (kind == integer_kind) {
+    Vector y = larger(x * family.e + 1.0f, Vector{});
+    w = y;
+    for (int i = 2; i < family.power; ++i) w *= y;
+    p = w * y;
+  } else if (kind == general_kind) {
+    Vector y = larger(x * family.e + 1.0f, spread(1e-30f));
+    w = (Vector)((Integers)power_of(y, family.inverse - 1.0f) & (y > 1e-30f));
+    p = w * y;
+  } else {
+    Vector u = x * family.e;
+    Vector y = u + 1.0f;
+    Integers inside = y > 1e-30f;
+    Vector safe = choose(inside, y, spread(1.0f));
+    // What was lost when one was added matters once it is divided by a small e.
+    Vector log_y = logarithm(safe) + choose(inside, u - (y - 1.0f), Vector{}) / safe;
+    w = (Vector)((Integers)exponential(log_y * (family.inverse - 1.0f)) & inside);
+    p = w * safe;
+  }
+}
+
+static inline float newton_step(const Family &family, float sum, float slope) {
+  switch (family.kind) {
+    case softmax_kind: return std::log(sum);
+    case two_kind: return (sum - 1.0f) / slope;
+    case three_halves_kind: {
+      float root = std::sqrt(sum);
+      return 2.0f * (root - 1.0f) * root / slope;
+    }
+    default: {
+      float exponent = family.e * std::log(sum);
+      float excess = family.kind == small_kind ? std::expm1(exponent) : std::exp(exponent) - 1.0f;
+      return excess * family.inverse * (sum / (1.0f + excess)) / slope;
+    }
+  }
+}
+
+// One pass over `count` vectors: S and W at t. Every vector counts `weight` times.
+template <Kind kind>
+static inline void sums_at(const Family &family, const float *scores, int64_t count, int64_t stride, float maximum,
+                           float t, float &sum, float &slope) {
+  Vector p, w, sums{}, slopes{};
+  Vector top = spread(maximum), shift = spread(t);
+  for (int64_t i = 0; i < count; ++i) {
+    evaluate<kind>(family, (load(scores + i * stride) - top) - shift, p, w);
+    sums += p;
+    slopes += w;
+  }
+  sum = sum_of(sums);
+  slope = sum_of(slopes);
+}
+
+// A value of t at or left of the root, from the lane-wise maximum of the maxima of groups of scores.
+template <Kind kind>
+static float coarse_bound(const Family &family, Vector folded, float maximum) {
+  float sum, slope, t = 0.0f, single[lanes] __attribute__((aligned(64)));
+  store(single, folded);
+  for (int step = 0; step < 3; ++step) {
+    sums_at<kind>(family, single, 1, lanes, maximum, t, sum, slope);
+    float move = newton_step(family, sum, slope);
+    t += move;
+    if (move < 0.02f) break;
+  }
+  return t;
+}
+
+// A better one, from all maxima of groups.
+template <Kind kind>
+static float fine_bound(const Family &family, const float *maxima, int64_t count, float maximum, float t) {
+  float sum, slope;
+  for (int step = 0; step < 4; ++step) {
+    sums_at<kind>(family, maxima, count, lanes, maximum, t, sum, slope);
+    if (!(sum > 1.0f)) break;
+    float move = newton_step(family, sum, slope);
+    t += move;
+    if (move < 0.01f) break;
+  }
+  return t;
+}
+
+// The root for `count` vectors of scores, from any starting point.
+template <Kind kind>
+static float solve(const Family &family, const float *scores, int64_t count, float maximum, float t) {
+  float sum, slope, previous = 0.0f;
+  for (int step = 0; step < 50; ++step) {
+    sums_at<kind>(family, scores, count, lanes, maximum, t, sum, slope);
+    if (!(slope > 0.0f)) {  // the start was right of every score; zero never is
+      t = 0.0f;
+      continue;
+    }
+    float move = newton_step(family, sum, slope);
+    t += move;
+    float size = std::fabs(move);
+    // Sparsemax is piecewise linear: the root is exact once the support stands still.
+    if (kind == two_kind ? (slope == previous || size < 1e-7f) : size < family.last_step) break;
+    previous = slope;
+  }
+  return t;
+}
+
+// A start for a row that may be dense, from a sample of its vectors: not a bound, but close to the root.
+template <Kind kind>
+static float guess_dense(const Family &family, const float *scores, int64_t count, float maximum, float t) {
+  float sum, slope, guess = t;
+  const int64_t apart = count >= 64 ? 16 : (count >= 16 ? 8 : 1);
+  const int64_t sample = (count + apart - 1) / apart;
+  const float weight = static_cast<float>(count) / static_cast<float>(sample);
+  for (int step = 0; step < 5; ++step) {
+    sums_at<kind>(family, scores, sample, apart * lanes, maximum, guess, sum, slope);
+    if (!(slope > 0.0f)) return t;
+    float move = newton_step(family, sum * weight, slope * weight);
+    guess += move;
+    if (std::fabs(move) < 0.02f) break;
+  }
+  return guess > t ? guess : t;
+}
+
+// Replaces scores by weights; returns the sum, and the size of the support.
+template <Kind kind>
+static float write_weights(const Family &family, float *scores, int64_t count, float maximum, float t, int &support) {
+  Vector p, w, sums{};
+  Integers inside{};
+  Vector top = spread(maximum), shift = spread(t);
+  for (int64_t i = 0; i < count; ++i) {
+    evaluate<kind>(family, (load(scores + i * lanes) - top) - shift, p, w);
+    store(scores + i * lanes, p);
+    sums += p;
+    inside -= p > 0.0f;
+  }
+  support = 0;
+  for (int lane = 0; lane < lanes; ++lane) support += inside[lane];
+  return sum_of(sums);
+}
+
+// Solves a whole row and replaces its scores by weights; returns their sum, the root and the size of the support.
+// Where p is costly, p and w of the last pass are kept in two rows of memory and moved to the root by the first-order
+// term, which is exact in float32 for the last, small step.
+template <Kind kind>
+static float solve_dense(const Family &family, float *scores, int64_t count, float maximum, float &t, int &support,
+                         float *weights, float *slopes) {
+  t = guess_dense<kind>(family, scores, count, maximum, t);
+  if (kind == two_kind || kind == three_halves_kind) {
+    t = solve<kind>(family, scores, count, maximum, t);
+    return write_weights<kind>(family, scores, count, maximum, t, support);
+  }
+  Vector p, w, top = spread(maximum);
+  float move = 0.0f;
+  for (int step = 0; step < 50; ++step) {
+    Vector sums{}, totals{}, shift = spread(t);
+    for (int64_t i = 0; i < count; ++i) {
+      evaluate<kind>(family, (load(scores + i * lanes) - top) - shift, p, w);
+      store(weights + i * lanes, p);
+      store(slopes + i * lanes, w);
+      sums += p;
+      totals += w;
+    }
+    float slope = sum_of(totals);
+    if (!(slope > 0.0f)) {  // the start was right of every score; zero never is
+      t = 0.0f;
+      continue;
+    }
+    move = newton_step(family, sum_of(sums), slope);
+    t += move;
+    if (std::fabs(move) < family.last_step) break;
+  }
+  Vector sums{};
+  Integers inside{};
+  for (int64_t i = 0; i < count; ++i) {
+    p = larger(load(weights + i * lanes) - load(slopes + i * lanes) * move, Vector{});
+    store(scores + i * lanes, p);
+    sums += p;
+    inside -= p > 0.0f;
+  }
+  support = 0;
+  for (int lane = 0; lane < lanes; ++lane) support += inside[lane];
+  return sum_of(sums);
+}
+
+static inline void scale_weights(float *weights, int64_t count, float factor) {
+  for (int64_t i = 0; i < count; ++i) store(weights + i * lanes, load(weights + i * lanes) * factor);
+}
+
+// Calls a template of this file with the kind of a family.
+#define HOPFIELD_BY_KIND(function, family, ...)                                          \
+  ((family).kind == two_kind            ? function<two_kind>(family, __VA_ARGS__)          \
+   : (family).kind == three_halves_kind ? function<three_halves_kind>(family, __VA_ARGS__) \
+   : (family).kind == integer_kind      ? function<integer_kind>(family, __VA_ARGS__)      \
+   : (family).kind == general_kind      ? function<general_kind>(family, __VA_ARGS__)      \
+   : (family).kind == small_kind        ? function<small_kind>(family, __VA_ARGS__)        \
+                                        : function<softmax_kind>(family, __VA_ARGS__))
+
+// The random numbers of dropout: a function of seed, row and column, so that backward finds the same ones again.
+struct Dropout {
+  uint32_t row_key, threshold;
+  float kept;  // what a kept weight is multiplied by
+
+  Dropout(const Problem &problem, int64_t row) {
+    threshold = static_cast<uint32_t>(problem.dropout * 4294967296.0);
+    kept = problem.dropout < 1.0 ? static_cast<float>(1.0 / (1.0 - problem.dropout)) : 0.0f;
+    uint64_t key = static_cast<uint64_t>(problem.seed) + 0x9e3779b97f4a7c15ull * static_cast<uint64_t>(row + 1);
+    key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9ull;
+    key = (key ^ (key >> 27)) * 0x94d049bb133111ebull;
+    row_key = static_cast<uint32_t>(key ^ (key >> 31));
+  }
+
+  template <class Number>
+  static Number mix(Number value) {
+    value ^= value >> 16;
+    value *= 0x85ebca6bu;
+    value ^= value >> 13;
+    value *= 0xc2b2ae35u;
+    return value ^ (value >> 16);
+  }
+
+  float factor(int32_t column) const {
+    return mix(static_cast<uint32_t>(column) * 0x9e3779b9u + row_key) < threshold ? 0.0f : kept;
+  }
+
+  Vector factors(int32_t first_column) const {
+    Unsigned columns = (Unsigned)(count_lanes() + first_column);
+    Unsigned random = mix(columns * 0x9e3779b9u + row_key);
+    return choose((Integers)(random >= threshold), spread(kept), Vector{});
+  }
+};

@@ -1,0 +1,200 @@
+// Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+// The few vector operations the kernels need, for the instruction set chosen by the file that includes this one.
+// Compiler vector extensions carry most of it; intrinsics only where the extensions have no word for an operation.
+#include <cmath>
+#include <cstring>
+
+#if defined(HOPFIELD_AVX512)
+constexpr int lanes = 16;
+#elif defined(HOPFIELD_AVX2)
+constexpr int lanes = 8;
+#else
+constexpr int lanes = 4;
+#endif
+
+typedef float Vector __attribute__((vector_size(lanes * 4)));
+typedef int32_t Integers __attribute__((vector_size(lanes * 4)));
+typedef uint32_t Unsigned __attribute__((vector_size(lanes * 4)));
+typedef float LooseVector __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
+typedef int32_t LooseIntegers __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
+
+constexpr float infinity = __builtin_inff();
+
+static inline Vector load(const float *source) { return *reinterpret_cast<const LooseVector *>(source); }
+static inline void store(float *target, Vector value) { *reinterpret_cast<LooseVector *>(target) = value; }
+static inline void store(int32_t *target, Integers value) { *reinterpret_cast<LooseIntegers *>(target) = value; }
+
+static inline Vector spread(float value) {
+#if defined(HOPFIELD_AVX512)
+  return (Vector)_mm512_set1_ps(value);
+#elif defined(HOPFIELD_AVX2)
+  return (Vector)_mm256_set1_ps(value);
+#else
+  return value - Vector{};
+#endif
+}
+
+static inline Integers spread(int32_t value) { return value - Integers{}; }
+static inline Unsigned spread(uint32_t value) { return value - Unsigned{}; }
+
+static inline Integers count_lanes() {
+  Integers result{};
+  for (int lane = 0; lane < lanes; ++lane) result[lane] = lane;
+  return result;
+}
+
+static inline bool any(Integers condition) {
+  for (int lane = 0; lane < lanes; ++lane) {
+    if (condition[lane]) return true;
+  }
+  return false;
+}
+
+static inline Vector choose(Integers condition, Vector yes, Vector no) {
+  return (Vector)((condition & (Integers)yes) | (~condition & (Integers)no));
+}
+
+static inline Vector larger(Vector a, Vector b) {
+#if defined(HOPFIELD_AVX512)
+  return (Vector)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(HOPFIELD_AVX2)
+  return (Vector)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+  return choose(a > b, a, b);
+#endif
+}
+
+static inline float sum_of(Vector value) {
+#if defined(HOPFIELD_AVX512)
+  return _mm512_reduce_add_ps((__m512)value);
+#else
+  float pairs[lanes / 2];
+  for (int lane = 0; lane < lanes / 2; ++lane) pairs[lane] = value[lane] + value[lane + lanes / 2];
+  float total = 0.0f;
+  for (int lane = 0; lane < lanes / 2; ++lane) total += pairs[lane];
+  return total;
+#endif
+}
+
+static inline float largest_of(Vector value) {
+#if defined(HOPFIELD_AVX512)
+  return _mm512_reduce_max_ps((__m512)value);
+#else
+  float result = value[0];
+  for (int lane = 1; lane < lanes; ++lane) result = value[lane] > result ? value[lane] : result;
+  return result;
+#endif
+}
+
+// One bit per lane where `value > bound`.
+static inline uint32_t above(Vector value, Vector bound) {
+#if defined(HOPFIELD_AVX512)
+  return _mm512_cmp_ps_mask((__m512)value, (__m512)bound, _CMP_GT_OQ);
+#elif defined(HOPFIELD_AVX2)
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps((__m256)value, (__m256)bound, _CMP_GT_OQ)));
+#else
+  Integers condition = value > bound;
+  uint32_t bits = 0;
+  for (int lane = 0; lane < lanes; ++lane) bits |= static_cast<uint32_t>(condition[lane] & 1) << lane;
+  return bits;
+#endif
+}
+
+// The first `count` (< lanes) elements of a vector; the rest reads as zero and is not written.
+static inline Vector load_some(const float *source, int count) {
+#if defined(HOPFIELD_AVX512)
+  return (Vector)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), source);
+#else
+  float copy[lanes] = {};
+  for (int lane = 0; lane < count; ++lane) copy[lane] = source[lane];
+  return load(copy);
+#endif
+}
+
+static inline void store_some(float *target, Vector value, int count) {
+#if defined(HOPFIELD_AVX512)
+  _mm512_mask_storeu_ps(target, static_cast<__mmask16>((1u << count) - 1), (__m512)value);
+#else
+  for (int lane = 0; lane < count; ++lane) target[lane] = value[lane];
+#endif
+}
+
+// Appends the lanes of `value` and `index` whose bit is set; writes a whole vector, so targets need that much room.
+static inline int append(float *values, int32_t *indices, Vector value, Integers index, uint32_t bits) {
+#if defined(HOPFIELD_AVX512)
+  _mm512_storeu_ps(values, _mm512_maskz_compress_ps(static_cast<__mmask16>(bits), (__m512)value));
+  _mm512_storeu_si512(indices, _mm512_maskz_compress_epi32(static_cast<__mmask16>(bits), (__m512i)index));
+  return __builtin_popcount(bits);
+#else
+  int count = 0;
+  while (bits) {
+    int lane = __builtin_ctz(bits);
+    values[count] = value[lane];
+    indices[count++] = index[lane];
+    bits &= bits - 1;
+  }
+  return count;
+#endif
+}
+
+// exp for arguments up to 88; below -87 the result is zero. The polynomials of this and the next function are our own
+// fits, to about 1e-9 and 6e-9.
+static inline Vector exponential(Vector x) {
+  Vector clamped = larger(x, spread(-87.0f));
+  // Adding and taking away 1.5 * 2^23 rounds to the nearest integer without a rounding instruction.
+  Vector shifted = clamped * 1.44269504f + 12582912.0f;
+  Vector whole = shifted - 12582912.0f;
+  Vector r = clamped * 1.44269504f - whole;
+  r = clamped * 1.92596299e-8f + r;
+  Vector series = r * 1.53533605e-4f + 1.33988750e-3f;
+  series = series * r + 9.61843692e-3f;
+  series = series * r + 5.55033237e-2f;
+  series = series * r + 2.40226477e-1f;
+  series = series * r + 6.93147182e-1f;
+  series = series * r + 1.0f;
+  Integers power = ((Integers)shifted + (127 - 0x4b400000)) << 23;
+  return (Vector)((Integers)(series * (Vector)power) & (x >= -87.0f));
+}
+
+// log for positive normal numbers; good to the last bits also close to one.
+static inline Vector logarithm(Vector x) {
+  Integers bits = (Integers)x;
+  Integers exponent = (bits - 0x3f3504f3) >> 23;
+  Vector f = (Vector)(bits - (exponent << 23)) - 1.0f;
+  Vector e = __builtin_convertvector(exponent, Vector);
+  Vector series = f * -7.63443783e-2f + 1.27615631e-1f;
+  series = series * f - 1.31601974e-1f;
+  series = series * f + 1.42017603e-1f;
+  series = series * f - 1.66233554e-1f;
+  series = series * f + 2.00012267e-1f;
+  series = series * f - 2.50008225e-1f;
+  series = series * f + 3.33333313e-1f;
+  Vector square = f * f;
+  Vector low = series * f * square + e * -2.12194440e-4f - 0.5f * square;
+  return f + low + e * 0.693359375f;
+}
+
+// x^c for normal x > 0 and results above 2^-126, to about 1e-7: half the work of the two functions above.
+static inline Vector power_of(Vector x, float c) {
+  Integers bits = (Integers)x;
+  Integers exponent = (bits - 0x3f3504f3) >> 23;
+  Vector f = (Vector)(bits - (exponent << 23)) - 1.0f;
+  Vector series = f * 0.125836208f - 0.207269475f;
+  series = series * f + 0.215715781f;
+  series = series * f - 0.238944873f;
+  series = series * f + 0.287916243f;
+  series = series * f - 0.360703677f;
+  series = series * f + 0.480910629f;
+  series = series * f - 0.721347332f;
+  series = series * f + 1.44269502f;
+  Vector binary = series * f + __builtin_convertvector(exponent, Vector);
+  Vector wanted = larger(binary * c, spread(-126.0f));
+  Vector shifted = wanted + 12582912.0f;
+  Vector r = wanted - (shifted - 12582912.0f);
+  series = r * 0.00132764073f + 0.00967554003f;
+  series = series * r + 0.0555071346f;
+  series = series * r + 0.240221202f;
+  series = series * r + 0.693146944f;
+  series = series * r + 1.00000012f;
+  return (Vector)((Integers)series + ((Integers)shifted << 23));
+}
