@@ -101,7 +101,7 @@ def _forward(
         blocks = scores.blocks()
         scratch = value_table.new_empty(max((scores.entries(block) for block in blocks), default=0))
         empty = torch.empty(0, dtype=torch.int32, device=query.device)
-        supports = [(empty, empty, value_table.new_empty(0))]
+        supports = [(empty, empty.clone(), value_table.new_empty(0))]
         for index, block in enumerate(blocks):
             z, eps, sink = scores.of(block, scratch), scores.eps(block), scores.sink(block)
             support = None
@@ -111,7 +111,7 @@ def _forward(
                 t = torch.zeros_like(origin)
             else:
                 flat = [x.reshape(-1, x.shape[-1]) if isinstance(x, Tensor) else x for x in (z, eps, sink)]
-                maxima, maximum, origin, t = bound(*flat)
+                maxima, maximum, origin, t = bound(*flat, scores.may_be_empty)
                 support = sparse_rows(*flat, maxima, origin, t)
             if support is None:
                 low = (x.view(*z.shape[:2], 1) for x in (origin, t))
@@ -130,11 +130,10 @@ def _forward(
                         scores.store(solution[..., 2:], block, sink_weight)
                     row = scores.rows(scores.numbers, block).flatten().index_select(0, row).int()
                     supports.append((row, column, weight))
-                broken = ~(maximum < torch.inf)  # NaN or +inf: the row has no solution, and says so
-                if broken.any():
-                    result = result.masked_fill(broken, torch.nan)
+                if not maximum.max() < torch.inf:  # NaN or +inf: the row has no solution, and says so
+                    result = result.masked_fill(~(maximum < torch.inf), torch.nan)
             scores.store(output, block, result)
-        rows, columns, weights = (torch.cat(parts) for parts in zip(*supports, strict=True))
+        rows, columns, weights = (torch.cat(parts) if keep else parts[0] for parts in zip(*supports, strict=True))
         solution, counts = solution.flatten(1, 2), counts.flatten(1, 2)
         return output.flatten(1, 2).to(value.dtype), rows, columns, weights, counts, solution
 

@@ -88,6 +88,7 @@ def find_shift(
     dim: int = -1,
     start: Tensor | None = None,
     share: float = 1.0,
+    may_be_empty: bool = True,
 ) -> Tensor:
     """
     Newton's method for the shift of each row. It rises from any lower bound and never passes the root; from above the
@@ -103,6 +104,7 @@ def find_shift(
         dim (`int`, *optional*, defaults to -1): Dimension of `z` that is a row.
         start (`torch.Tensor` of shape `(..., 1)`, *optional*, defaults to `low`): Where to begin.
         share (`float`, *optional*, defaults to 1.0): Part of the row that `z` is a sample of.
+        may_be_empty (`bool`, *optional*, defaults to `True`): Whether a row may have nothing but -inf.
     """
     t = low if start is None else start
     plain = isinstance(eps, float) and eps >= _PLAIN_EPS
@@ -122,7 +124,7 @@ def find_shift(
             log_total = total.log()
             step = log_total * _ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp() / slope
         # No slope: there is nothing to choose from, or the start was far beyond the root.
-        new = torch.where(slope > 0, step.add_(t), low)
+        new = torch.where(slope > 0, step.add_(t), low) if may_be_empty else step.add_(t)
         if start is not None:
             new = torch.maximum(new, low)
         # a comparison is false for NaN: a row that is lost does not hold up, nor end, the others
@@ -138,7 +140,9 @@ def origin_of(maximum: Tensor) -> Tensor:
     return maximum.masked_fill(maximum == -torch.inf, 0)
 
 
-def bound(scores: Tensor, eps: float | Tensor, sink: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def bound(
+    scores: Tensor, eps: float | Tensor, sink: Tensor | None, may_be_empty: bool = True
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Maxima of groups of keys, maxima and origins of rows, and from these a lower bound of the shift of each row."""
     rows, keys = scores.shape
     members = 16 if keys >= 512 else 8 if keys >= 256 else 4  # leaves 32 groups or more: fewer are not vectorised
@@ -148,7 +152,10 @@ def bound(scores: Tensor, eps: float | Tensor, sink: Tensor | None) -> tuple[Ten
         maximum = torch.maximum(maximum, sink)
     origin = origin_of(maximum)
     sink = None if sink is None else sink - origin
-    t = find_shift(maxima - origin, torch.zeros_like(origin), eps, sink, _BOUND_STEPS)
+    low = torch.zeros_like(origin)
+    # A few rows cost less than the calls: what is left to the exact solution is little.
+    steps = _BOUND_STEPS if maxima.numel() > 1 << 15 else 2
+    t = find_shift(maxima - origin, low, eps, sink, steps, may_be_empty=may_be_empty)
     return maxima, maximum, origin, t.mul_(1 - 4 * torch.finfo(scores.dtype).eps)
 
 
@@ -198,7 +205,8 @@ def sparse_rows(
     rows = scores.shape[0]
     reach = 1 / eps if isinstance(eps, float) else eps.reciprocal()
     # Rounding must not cut off what belongs to the support.
-    floor = origin + t - reach - 4 * torch.finfo(scores.dtype).eps * (origin.abs() + reach)
+    margin = 4 * torch.finfo(scores.dtype).eps
+    floor = (origin + t).sub_(reach * (1 + margin)).sub_(origin.abs(), alpha=margin)
     candidates = _candidates(scores, maxima, floor)
     if candidates is None:
         return None
@@ -271,6 +279,7 @@ class Scores:
         self.alpha_value = alpha_value
         self.mask, self.bias = self.grouped(mask, torch.bool), self.grouped(bias)
         self.sinks = None if sinks is None else sinks.to(self.dtype).view(1, self.heads, self.groups, 1, 1)
+        self.may_be_empty = mask is not None or bias is not None or (is_causal and self.keys < self.queries)
         self.dense_only = self.keys < _UNIT or (alpha is None and alpha_value == 1.0)
         self.unit = 1 if self.dense_only else _UNIT
         missing = -self.keys % self.unit

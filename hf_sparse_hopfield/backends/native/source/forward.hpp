@@ -155,6 +155,14 @@ static bool looks_dense(const float *maxima, int64_t segments, float limit) {
   return groups * 2 > segments * lanes && groups > lanes;
 }
 
+// Whether less than half of the scores of a row are above `limit`.
+static bool is_half_empty(const float *scores, int64_t vectors, float limit) {
+  Vector bound = spread(limit);
+  int64_t found = 0;
+  for (int64_t v = 0; v < vectors; ++v) found += __builtin_popcount(above(load(scores + v * lanes), bound));
+  return found * 2 < vectors * lanes;
+}
+
 // Collects the scores above `limit`, as z' = z - maximum, with their columns. Groups whose maximum is below are not
 // read at all.
 static int64_t collect(const Workspace &space, const float *scores, const float *maxima, int64_t segments,
@@ -255,8 +263,12 @@ static RowResult solve_row(const Workspace &space, const Family &family, float *
   if (top == -infinity) return result;
   float t = HOPFIELD_BY_KIND(coarse_bound, family, best, top);
   int64_t survivors = -1;
-  if (family.kind != softmax_kind && !looks_dense(maxima, segments, limit_of(family, top, t))) {
-    t = HOPFIELD_BY_KIND(fine_bound, family, maxima, count, top, t);
+  float limit = limit_of(family, top, t);
+  bool dense = family.kind == softmax_kind || looks_dense(maxima, segments, limit);
+  int steps = dense ? 1 : 4;
+  if (dense && is_costly(family)) dense = !is_half_empty(scores, segments * space.group, limit);
+  if (!dense) {
+    t = HOPFIELD_BY_KIND(fine_bound, family, maxima, count, top, t, steps);
     survivors = collect(space, scores, maxima, segments, first_column, limit_of(family, top, t), top);
   }
   int64_t vectors = segments * space.group;

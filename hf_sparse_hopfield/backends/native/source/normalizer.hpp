@@ -118,9 +118,9 @@ static float coarse_bound(const Family &family, Vector folded, float maximum) {
 
 // A better one, from all maxima of groups.
 template <Kind kind>
-static float fine_bound(const Family &family, const float *maxima, int64_t count, float maximum, float t) {
+static float fine_bound(const Family &family, const float *maxima, int64_t count, float maximum, float t, int steps) {
   float sum, slope;
-  for (int step = 0; step < 4; ++step) {
+  for (int step = 0; step < steps; ++step) {
     sums_at<kind>(family, maxima, count, lanes, maximum, t, sum, slope);
     if (!(sum > 1.0f)) break;
     float move = newton_step(family, sum, slope);
@@ -165,6 +165,11 @@ static float guess_dense(const Family &family, const float *scores, int64_t coun
     if (std::fabs(move) < 0.02f) break;
   }
   return guess > t ? guess : t;
+}
+
+// Whether a pass over a row costs more than collecting those of its scores that matter.
+static inline bool is_costly(const Family &family) {
+  return family.kind == integer_kind || family.kind == general_kind || family.kind == small_kind;
 }
 
 // Replaces scores by weights; returns the sum, and the size of the support.
