@@ -1,32 +1,41 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Sparse modern Hopfield retrieval as attention for Hugging Face Transformers.
 
-The public names load on first use, so that importing the package costs next to nothing.
+Importing the package registers the attention `"sparse_hopfield"` and the model type of that name with transformers. The
+public names load on first use, so that the import costs next to nothing.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
+from .integration.registration import install as _install
 from .version import __version__  # noqa: F401
 
 
 _MODULE_OF = {
     "HopfieldMemory": "layers",
     "SparseHopfield": "layers",
+    "SparseHopfieldConfig": "configuration",
     "SparseHopfieldLayer": "layers",
     "SparseHopfieldPooling": "layers",
+    "calibrate": "integration.calibration",
     "conjugate": "functional",
     "energy": "functional",
     "entmax": "functional",
     "explain_backend": "functional",
     "retrieve": "functional",
     "sparsemax": "functional",
+    "to_dense": "integration.convert",
+    "to_sparse_hopfield": "integration.convert",
 }
 
 __all__ = sorted([*_MODULE_OF, "__version__"])
 
 if TYPE_CHECKING:
+    from .configuration import SparseHopfieldConfig  # noqa: F401
     from .functional import conjugate, energy, entmax, explain_backend, retrieve, sparsemax  # noqa: F401
+    from .integration.calibration import calibrate  # noqa: F401
+    from .integration.convert import to_dense, to_sparse_hopfield  # noqa: F401
     from .layers import HopfieldMemory, SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling  # noqa: F401
 
 
@@ -40,3 +49,6 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_install()

@@ -3,28 +3,83 @@
 
 import argparse
 import os
+import signal
 import sys
+from collections.abc import Callable
+from types import ModuleType
 
+from .commands import calibrate, convert, demo, inspect
 from .version import __version__
 
 
-def _add_demo(commands) -> None:
-    parser = commands.add_parser(
-        "demo",
-        help="train, retrieve and report on embedded data, with pictures, in about a minute",
-        description="Store and recall patterns, then train sparse and dense pooling with Trainer. Nothing is downloaded.",
-    )
-    parser.add_argument("--output_dir", default="sparse_hopfield_demo", help="where pictures and the model go")
-    parser.add_argument("--overwrite", action="store_true", help="write into an output_dir that exists already")
-    parser.add_argument("--epochs", type=int, default=30, help="epochs of training (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
-    parser.set_defaults(run=_run_demo)
+COMMANDS: dict[str, ModuleType] = {"convert": convert, "calibrate": calibrate, "inspect": inspect, "demo": demo}
 
 
-def _run_demo(arguments: argparse.Namespace) -> None:
-    from .demo import run_demo
+def run_safely(run: Callable[[], None], debug: bool) -> int:
+    """
+    Run a command and turn its errors into messages and exit codes.
 
-    run_demo(arguments.output_dir, epochs=arguments.epochs, seed=arguments.seed, overwrite=arguments.overwrite)
+    Args:
+        run (`Callable`): The command.
+        debug (`bool`): Let errors through, with their traceback.
+
+    Returns:
+        `int`: 0 if all went well, 1 if the command failed, 130 if it was interrupted.
+    """
+    # `kill` is to clean up like Ctrl-C does: half-written output is removed on the way out.
+    previous = signal.signal(signal.SIGTERM, _interrupt) if _in_main_thread() else None
+    try:
+        run()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # whoever read our output (`| head`) has left; python would complain once more while it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
+        if debug:
+            raise
+        print(f"error: {str(error) or type(error).__name__}", file=sys.stderr)
+        return 1
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+    return 0
+
+
+def _interrupt(number, frame) -> None:
+    raise KeyboardInterrupt
+
+
+def _in_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
+def add_parser_for(command: ModuleType, parser: argparse.ArgumentParser) -> None:
+    """Fill a parser with what a command has to say about itself."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description, parser.epilog = command.DESCRIPTION, command.EXAMPLES
+    command.add_arguments(parser)
+    parser.set_defaults(run=command.run)
+
+
+def run_script(command: ModuleType, first: list[str] | None = None, argv: list[str] | None = None) -> int:
+    """
+    Run one command as a script of its own.
+
+    Args:
+        command (module): The command.
+        first (`list[str]`, *optional*): Arguments that the script fixes.
+        argv (`list[str]`, *optional*, defaults to `sys.argv[1:]`): Arguments.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    add_parser_for(command, parser)
+    arguments = parser.parse_args([*(first or []), *(sys.argv[1:] if argv is None else argv)])
+    return run_safely(lambda: arguments.run(arguments), arguments.debug)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,40 +91,43 @@ def main(argv: list[str] | None = None) -> int:
 
     Returns:
         `int`: 0 if all went well, 1 if the command failed (the error goes to stderr, its traceback with `--debug`), 2 for
-        arguments that do not parse.
+        arguments that do not parse, 130 if it was interrupted.
 
     Example:
 
     ```python
     >>> from hf_sparse_hopfield.cli import main
 
-    >>> main(["demo", "--epochs", "0", "--output_dir", "nowhere"])
+    >>> main(["demo", "--steps", "0", "--output_dir", "nowhere"])
     1
     ```
     """
+    argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
         prog="hf-sparse-hopfield", description="Sparse Hopfield retrieval for transformers."
     )
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_demo(commands)
-    arguments = parser.parse_args(argv)
-    try:
-        arguments.run(arguments)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # whoever read our output (`| head`) has left; python would complain once more while it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        if arguments.debug:
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    for name, command in COMMANDS.items():
+        add_parser_for(command, commands.add_parser(name, help=command.HELP))
+    # The benchmark has arguments of its own and imports torch to know them.
+    bench = commands.add_parser("bench", help="time retrieval against dense attention", add_help=False)
+    bench.set_defaults(run=None)
+    arguments, rest = parser.parse_known_args(argv)
+    if arguments.run is None:
+        return run_safely(lambda: _bench(rest), arguments.debug)
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return run_safely(lambda: arguments.run(arguments), arguments.debug)
+
+
+def _bench(argv: list[str]) -> None:
+    from .benchmark import main as run_benchmark
+
+    code = run_benchmark(argv)
+    if code:
+        raise RuntimeError(f"the benchmark ended with code {code}.")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,35 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`hf-sparse-hopfield demo`: the main job on embedded data, nothing downloaded."""
+"""`hf-sparse-hopfield demo`: the whole way on embedded data, nothing downloaded."""
 
 import pathlib
 import tempfile
 import time
+from typing import Any
 
 import torch
-from torch import nn
-from transformers import Trainer, TrainingArguments, set_seed
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from torch.utils.data import Dataset
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
 
+from .demo_text import TEXT
+from .diagnostics import plot_associations, plot_sparsity, record_associations, sparsity_report
 from .extras import require
-from .layers import HopfieldMemory, SparseHopfieldPooling
+from .integration.calibration import calibrate
+from .integration.checkpoints import new_directory
+from .integration.convert import to_dense, to_sparse_hopfield
+from .integration.settings import is_bound
+from .layers import HopfieldMemory
 
 
 # Ten digits of 5 x 7 pixels, one row of pixels a number.
@@ -27,8 +46,8 @@ DIGITS = (
     (14, 17, 17, 15, 1, 2, 12),
 )
 BETA = 0.1
-BITS = 6
-BAG_SIZE = 40
+ALPHA = 2.0
+LINE, LINES = 8, 3
 
 
 def digit_patterns() -> torch.Tensor:
@@ -39,7 +58,7 @@ def digit_patterns() -> torch.Tensor:
 
 def recall_digits(path: pathlib.Path, seed: int) -> list[tuple[str, float, float, float]]:
     """Recall the digits from noise with a sparse and a dense memory, and draw what came back."""
-    pyplot = require("matplotlib.pyplot", "cli")
+    figure_class = require("matplotlib.figure", "cli").Figure
     patterns = digit_patterns()
     generator = torch.Generator().manual_seed(seed)
     noisy = patterns + 0.8 * torch.randn(patterns.shape, generator=generator)
@@ -50,133 +69,181 @@ def recall_digits(path: pathlib.Path, seed: int) -> list[tuple[str, float, float
         used = (trace.weights > 0).sum(-1).float().mean().item()
         rows.append((name, error.mean().item(), (error < 1e-3).float().mean().item(), used))
         images.append((name, trace.output))
-    figure, axes = pyplot.subplots(len(images), 10, figsize=(8, 1.2 * len(images)))
-    for line, (name, batch) in zip(axes, images, strict=True):
+    figure = figure_class(figsize=(8, 1.2 * len(images)), layout="constrained")
+    for line, (name, batch) in zip(figure.subplots(len(images), 10), images, strict=True):
         for axis, image in zip(line, batch, strict=True):
-            axis.imshow(image.reshape(7, 5), cmap="gray_r", vmin=-1.5, vmax=1.5)
+            axis.imshow(image.reshape(7, 5).numpy(), cmap="gray_r", vmin=-1.5, vmax=1.5)
             axis.set(xticks=[], yticks=[])
         line[0].set_ylabel(name.replace(", ", "\n"), rotation=0, ha="right", va="center")
-    figure.tight_layout()
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
     return rows
 
 
-class BagClassifier(nn.Module):
-    """One pooling layer and one linear layer: does a bag hold a signal pattern?"""
-
-    def __init__(self, alpha: float):
-        super().__init__()
-        self.embed = nn.Linear(BITS, 32)
-        # a small scaling starts with all patterns in the support, where each gets gradient; training sharpens it
-        self.pool = SparseHopfieldPooling(32, num_heads=4, alpha=alpha, scaling=0.03)
-        self.head = nn.Linear(32, 2)
-
-    def forward(self, bags: torch.Tensor, labels: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
-        logits = self.head(self.pool(self.embed(bags)))
-        outputs = {"logits": logits}
-        if labels is not None:
-            outputs = {"loss": nn.functional.cross_entropy(logits, labels), **outputs}
-        return outputs
-
-    def support_size(self, bags: torch.Tensor) -> float:
-        """Mean number of patterns of a bag that get weight."""
-        with torch.no_grad():
-            weights = self.pool.get_association_matrix(self.embed(bags))
-        return (weights > 0).sum(-1).float().mean().item()
-
-
-def make_bags(count: int, generator: torch.Generator) -> list[dict[str, torch.Tensor]]:
-    """Bags of random bits; half of them hold one of two signal patterns, which no other bag does."""
-    signals = torch.tensor([[1, 1, 0, 0, 1, 0], [0, 1, 1, 0, 0, 1]]) * 2.0 - 1
-    bags = torch.randint(0, 2, (count, BAG_SIZE, BITS), generator=generator) * 2.0 - 1
-    is_signal = (bags[:, :, None] == signals).all(-1).any(-1)
-    bags[is_signal] = 1.0  # one pattern that is no signal
-    labels = torch.arange(count) % 2
-    places = torch.randint(0, BAG_SIZE, (count,), generator=generator)
-    kinds = torch.randint(0, 2, (count,), generator=generator)
-    positive = labels.bool()
-    bags[positive, places[positive]] = signals[kinds[positive]]
-    return [{"bags": bag, "labels": label} for bag, label in zip(bags, labels, strict=True)]
-
-
-def train_classifier(alpha: float, epochs: int, seed: int, scratch: str) -> tuple[BagClassifier, float, float]:
-    """Train with Trainer; returns the model, its accuracy on new bags and the seconds it took."""
-    set_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    train, test = make_bags(800, generator), make_bags(400, generator)
-    arguments = TrainingArguments(
-        output_dir=scratch,
-        num_train_epochs=epochs,
-        per_device_train_batch_size=32,
-        per_device_eval_batch_size=400,
-        learning_rate=3e-3,
-        logging_strategy="no",
-        save_strategy="no",
-        report_to="none",
-        seed=seed,
-        use_cpu=True,
-    )
-    trainer = Trainer(BagClassifier(alpha), arguments, train_dataset=train, eval_dataset=test)
-    start = time.perf_counter()
-    trainer.train()
-    seconds = time.perf_counter() - start
-    prediction = trainer.predict(test)
-    accuracy = float((prediction.predictions.argmax(-1) == prediction.label_ids).mean())
-    return trainer.model, accuracy, seconds
-
-
-def run_demo(output_dir: str, epochs: int = 30, seed: int = 0, overwrite: bool = False) -> None:
+class Echoes(Dataset):
     """
-    Store and recall patterns, then train sparse and dense pooling; print tables, write pictures.
+    Lines of the text, each followed by its echo, which is what is to be foretold: to know it, look at the line.
 
     Args:
-        output_dir (`str`): Where the pictures and the sparse model's weights go.
-        epochs (`int`, *optional*, defaults to 30): Epochs of training.
+        words (`torch.Tensor` of shape `(words,)`): The text, one number a word.
+        count (`int`): How many samples, each of `LINES` lines and their echoes.
+        seed (`int`): Chooses the lines.
+    """
+
+    def __init__(self, words: torch.Tensor, count: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        starts = torch.randint(0, len(words) - LINE, (count, LINES, 1), generator=generator)
+        lines = words[starts + torch.arange(LINE)]
+        self.input_ids = torch.stack([lines, lines], 2).flatten(1)
+        self.labels = torch.stack([torch.full_like(lines, -100), lines], 2).flatten(1)
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    def __getitem__(self, index: int | slice) -> dict[str, torch.Tensor]:
+        return {"input_ids": self.input_ids[index], "labels": self.labels[index]}
+
+    def batches(self) -> list[dict[str, torch.Tensor]]:
+        """All samples, 16 at a time."""
+        return [self[start : start + 16] for start in range(0, len(self), 16)]
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """One token a word of the text."""
+    normalizer, splitter = normalizers.Lowercase(), pre_tokenizers.Whitespace()
+    pieces = splitter.pre_tokenize_str(normalizer.normalize_str(TEXT))
+    vocabulary = ["<unk>", *sorted({word for word, _ in pieces})]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+
+
+def train(model: PreTrainedModel, data: Echoes, steps: int, learning_rate: float, seed: int) -> float:
+    """Train with Trainer; returns the seconds it took."""
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = TrainingArguments(
+            output_dir=scratch,
+            max_steps=steps,
+            per_device_train_batch_size=16,
+            learning_rate=learning_rate,
+            warmup_steps=steps // 10,
+            logging_strategy="no",
+            save_strategy="no",
+            report_to="none",
+            seed=seed,
+            use_cpu=True,
+        )
+        trainer = Trainer(model, arguments, train_dataset=data)
+        trainer.remove_callback(PrinterCallback)  # a dictionary at the end, in the middle of our tables
+        trainer.remove_callback(ProgressCallback)
+        trainer.add_callback(_QuietProgress())
+        start = time.perf_counter()
+        trainer.train()
+        return time.perf_counter() - start
+
+
+class _QuietProgress(ProgressCallback):
+    """The progress bar of Trainer, without what it logs."""
+
+    def on_log(self, *args, **kwargs) -> None:
+        pass
+
+
+@torch.no_grad()
+def score(model: PreTrainedModel, data: Echoes) -> tuple[float, float]:
+    """Mean loss in nats, and share of words foretold right."""
+    model.eval()
+    outputs = model(**data[:])
+    labels = data.labels[:, 1:]
+    right = (outputs.logits[:, :-1].argmax(-1) == labels)[labels != -100].float().mean()
+    return outputs.loss.item(), right.item()
+
+
+def run_demo(output_dir: str, steps: int = 150, seed: int = 0, overwrite: bool = False) -> None:
+    """
+    Recall digits from a memory; train a small dense language model, make it sparse, fine-tune, save, reload; show it all.
+
+    Args:
+        output_dir (`str`): Where the pictures and the sparse model go.
+        steps (`int`, *optional*, defaults to 150): Training steps of the dense model; a quarter of it for fine-tuning.
         seed (`int`, *optional*, defaults to 0): Seed of everything random.
-        overwrite (`bool`, *optional*, defaults to `False`): Write into an `output_dir` that exists already.
+        overwrite (`bool`, *optional*, defaults to `False`): Replace an `output_dir` that exists already.
 
     Example:
 
     ```python
     >>> from hf_sparse_hopfield.demo import run_demo
 
-    >>> run_demo("demo", epochs=2)  # doctest: +SKIP
+    >>> run_demo("demo", steps=20)  # doctest: +SKIP
     ```
     """
-    if epochs < 1:
-        raise ValueError(f"epochs must be at least 1, got {epochs}.")
-    table_class = require("rich.table", "cli").Table
+    if steps < 5:
+        raise ValueError(f"steps must be at least 5, got {steps}.")
     console = require("rich.console", "cli").Console()
-    safetensors = require("safetensors.torch", "cli")
-    directory = pathlib.Path(output_dir)
-    if directory.exists() and not overwrite:
-        raise FileExistsError(f"output_dir {output_dir!r} exists already: choose another or add --overwrite.")
-    directory.mkdir(parents=True, exist_ok=True)
+    with new_directory(output_dir, overwrite) as directory:
+        console.rule("1. A memory of ten digits, recalled from noise")
+        _show_digits(console, directory, seed)
+        console.rule("2. A small dense language model, made sparse")
+        model, data = _show_conversion(console, directory, steps, seed)
+        console.rule("3. Saved and reloaded")
+        _show_reload(console, directory, model, data)
+    for name in ("digits.png", "heads.png", "associations.png", "model"):
+        console.print(f"written: {pathlib.Path(output_dir, name)}")
 
-    console.rule("1. A memory of ten digits, recalled from noise")
-    table = table_class("memory", "mean error", "recalled exactly", "patterns used")
+
+def _show_digits(console: Any, directory: pathlib.Path, seed: int) -> None:
+    table = require("rich.table", "cli").Table("memory", "mean error", "recalled exactly", "patterns used")
     for name, error, exact, used in recall_digits(directory / "digits.png", seed):
         table.add_row(name, f"{error:.3f}", f"{exact:.0%}", f"{used:.1f} of 10")
     console.print(table)
 
-    console.rule("2. One signal pattern in a bag of 40, found by pooling")
-    table = table_class("pooling", "accuracy on new bags", "patterns used", "seconds")
-    with tempfile.TemporaryDirectory() as scratch:
-        for name, alpha in (("sparse", 2.0), ("dense", 1.0)):
-            model, accuracy, seconds = train_classifier(alpha, epochs, seed, scratch)
-            bags = torch.stack([b["bags"] for b in make_bags(100, torch.Generator().manual_seed(seed + 1))])
-            used = model.support_size(bags)
-            table.add_row(name, f"{accuracy:.1%}", f"{used:.1f} of {BAG_SIZE}", f"{seconds:.0f}")
-            if alpha == 2.0:
-                sparse = model
-    console.print(table)
 
-    console.rule("3. Saved and reloaded")
-    weights = directory / "bag_classifier.safetensors"
-    safetensors.save_file(sparse.state_dict(), weights)
-    reloaded = BagClassifier(2.0).eval()
-    reloaded.load_state_dict(safetensors.load_file(weights))
-    same = torch.equal(reloaded(bags)["logits"], sparse.eval()(bags)["logits"])
-    console.print(f"{weights}: equal outputs after reloading: {same}")
-    console.print(f"pictures: {directory / 'digits.png'}")
+def _show_conversion(console: Any, directory: pathlib.Path, steps: int, seed: int) -> tuple[PreTrainedModel, Echoes]:
+    set_seed(seed)
+    tokenizer = make_tokenizer()
+    words = torch.tensor(tokenizer(TEXT)["input_ids"])
+    data, new_data = Echoes(words, 16 * steps, seed), Echoes(words, 64, seed + 1)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        max_position_embeddings=2 * LINE * LINES,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    model = LlamaForCausalLM(config)
+    table = require("rich.table", "cli").Table("model", "loss on new lines", "words right", "keys used", "seconds")
+
+    def add(name: str, seconds: float | None) -> None:
+        loss, right = score(model, new_data)
+        share = f"{sparsity_report(model, new_data.batches()).share:.1%}" if is_bound(model) else "all"
+        table.add_row(name, f"{loss:.4f}", f"{right:.1%}", share, "" if seconds is None else f"{seconds:.0f}")
+
+    add("dense (softmax)", train(model, data, steps, 4e-3, seed))
+    model = to_sparse_hopfield(model, {"alpha": ALPHA})
+    add(f"sparse (alpha = {ALPHA}), as is", None)
+    model, report = calibrate(to_dense(model), data.batches()[:4], alpha=ALPHA, progress=console.is_terminal)
+    add("beta calibrated per head", report.seconds)
+    add("and fine-tuned", train(model, data, max(1, steps // 4), 1e-3, seed))
+    console.print(table)
+    plot_sparsity(sparsity_report(model, new_data.batches()), directory / "heads.png")
+    sample = new_data.input_ids[0, : 2 * LINE]
+    name, weights = list(record_associations(model, {"input_ids": sample[None]}).items())[-1]
+    labels = tokenizer.convert_ids_to_tokens(sample.tolist())
+    plot_associations(weights[0], directory / "associations.png", query_labels=labels)
+    betas = ", ".join(f"{beta:.2f}" for beta in report.layers[name]["beta"])
+    console.print(f"beta of the four heads of {name}: {betas}")
+    tokenizer.save_pretrained(directory / "model")
+    return model, new_data
+
+
+def _show_reload(console: Any, directory: pathlib.Path, model: PreTrainedModel, data: Echoes) -> None:
+    model.save_pretrained(directory / "model")
+    reloaded = AutoModelForCausalLM.from_pretrained(directory / "model").eval()
+    inputs = {"input_ids": data.input_ids[:4]}
+    with torch.no_grad():
+        same = torch.equal(reloaded(**inputs).logits, model.eval()(**inputs).logits)
+    console.print(f"{type(reloaded).__name__}: equal outputs after reloading: {same}")
+    again = to_dense(reloaded)
+    console.print(f"{type(again).__name__}: the same weights with softmax have a loss of {score(again, data)[0]:.4f}")

@@ -19,13 +19,17 @@ ROOT = pathlib.Path(__file__).parent.parent
 PUBLIC = [
     "HopfieldMemory",
     "SparseHopfield",
+    "SparseHopfieldConfig",
     "SparseHopfieldLayer",
     "SparseHopfieldPooling",
+    "calibrate",
     "conjugate",
     "energy",
     "entmax",
     "retrieve",
     "sparsemax",
+    "to_dense",
+    "to_sparse_hopfield",
 ]
 README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
@@ -115,3 +119,8 @@ def test_readme_has_the_two_commands():
     assert commands[0].endswith("hf-sparse-hopfield demo")
     assert "pytest" in commands[1]
     assert all("\n" not in command for command in commands[:2])
+
+
+def test_readme_has_the_table_of_families():
+    table = (ROOT / "tests" / "integration" / "families.md").read_text().strip()
+    assert table in (ROOT / "README.md").read_text(), "python -m tests.integration.families_table wrote a newer one"

@@ -1,0 +1,11 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""A GGUF file dequantised into a dense checkpoint that transformers loads; see --help."""
+
+import sys
+
+from hf_sparse_hopfield.cli import run_script
+from hf_sparse_hopfield.commands import gguf
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(gguf))

@@ -1,0 +1,39 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""A GGUF file into a dense checkpoint. Reading GGUF takes a minute: do it once, and convert what it gives."""
+
+import argparse
+from pathlib import Path
+
+from ..extras import require
+from .common import add_output_arguments, push, show
+
+
+HELP = "dequantise a GGUF file"
+DESCRIPTION = """Read a GGUF file, dequantise it to float32 and write it, with its tokenizer, as a checkpoint that transformers loads.
+Needs the package gguf."""
+EXAMPLES = """examples:
+  %(prog)s ./SmolLM2-135M-Instruct.Q4_1.gguf ./smollm2"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("source", help="the GGUF file")
+    parser.add_argument("output", help="directory to write")
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Convert."""
+    require("gguf", "gguf")
+    from ..integration.checkpoints import gguf_options, load_model, load_tokenizer, save_verified
+
+    source = Path(arguments.source)
+    if not source.is_file():
+        raise FileNotFoundError(f"source {str(source)!r} is not a file.")
+    options = gguf_options(source.name)
+    holder = [load_model(str(source.parent), **options)]
+    tokenizer = load_tokenizer(str(source.parent), gguf_file=source.name)
+    result = save_verified(
+        holder, tokenizer, arguments.output, overwrite=arguments.overwrite, verify=not arguments.no_verify
+    )
+    show(arguments, {"output": arguments.output, **result, **push(arguments, arguments.output)}, arguments.source)

@@ -1,0 +1,138 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Pictures of what `sparsity.py` and `associations.py` report."""
+
+import base64
+import html
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..extras import require
+from .sparsity import SparsityReport
+
+
+_QUANTITIES = {
+    "share": "visible keys with weight",
+    "entropy": "entropy in nats",
+    "beta": "beta",
+    "alpha": "alpha",
+}
+
+
+def _padded(rows: list[list[float]]) -> list[list[float]]:
+    # modules may differ in their number of heads; NaN stays blank in a heat-map
+    width = max(len(row) for row in rows)
+    return [[float(value) for value in row] + [float("nan")] * (width - len(row)) for row in rows]
+
+
+def plot_sparsity(report: SparsityReport, path: str | os.PathLike | None = None) -> Any:
+    """
+    Heat-maps of a report: one row for each attention module, one column for each head; dead heads are crossed out.
+
+    Args:
+        report ([`SparsityReport`]): From [`sparsity_report`].
+        path (`str`, *optional*): Where to save the picture.
+
+    Returns:
+        `matplotlib.figure.Figure`: The picture. matplotlib does not keep it.
+    """
+    figure_class = require("matplotlib.figure", "cli").Figure
+    names = list(report.layers)
+    figure = figure_class(figsize=(14, 1.6 + 0.22 * len(names)), layout="constrained")
+    figure.suptitle(f"{report.share:.1%} of the visible keys get weight")
+    axes = figure.subplots(1, len(_QUANTITIES), sharey=True)
+    for axis, (name, title) in zip(axes, _QUANTITIES.items(), strict=True):
+        image = axis.imshow(_padded(report.matrix(name)), aspect="auto", cmap="viridis", interpolation="none")
+        axis.set_title(title)
+        axis.set_xlabel("head")
+        figure.colorbar(image, ax=axis)
+        for layer, head in report.dead_heads:
+            axis.plot(head, names.index(layer), "rx")
+    axes[0].set_yticks(range(len(names)), names, fontsize=7)
+    if path is not None:
+        figure.savefig(path, dpi=110)
+    return figure
+
+
+def plot_associations(
+    weights: torch.Tensor,
+    path: str | os.PathLike | None = None,
+    *,
+    query_labels: list[str] | None = None,
+    key_labels: list[str] | None = None,
+) -> Any:
+    """
+    The weights of the heads of one attention module on one sample; what is exactly zero is white.
+
+    Args:
+        weights (`torch.Tensor` of shape `(heads, queries, keys)`): For example `record_associations(...)[name][0]`.
+        path (`str`, *optional*): Where to save the picture.
+        query_labels (`list[str]`, *optional*): What to write at the queries, such as tokens.
+        key_labels (`list[str]`, *optional*): What to write at the keys; defaults to `query_labels`.
+
+    Returns:
+        `matplotlib.figure.Figure`: The picture. matplotlib does not keep it.
+    """
+    if weights.ndim != 3:
+        raise ValueError(f"weights must be (heads, queries, keys), of one sample, got shape {tuple(weights.shape)}.")
+    figure_class = require("matplotlib.figure", "cli").Figure
+    heads, columns = len(weights), min(4, len(weights))
+    lines = -(-heads // columns)
+    figure = figure_class(figsize=(3.2 * columns, 3.2 * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
+    values = weights.detach().float().cpu()
+    values = values.masked_fill(values == 0, float("nan"))
+    for head, axis in enumerate(axes.flat):
+        if head >= heads:
+            axis.set_visible(False)
+            continue
+        axis.imshow(values[head].numpy(), cmap="viridis_r", vmin=0, vmax=1, interpolation="none")
+        axis.set_title(f"head {head}", fontsize=9)
+        for labels, place in ((query_labels, axis.set_yticks), (key_labels or query_labels, axis.set_xticks)):
+            if labels is not None:
+                place(range(len(labels)), labels, fontsize=6)
+        if key_labels or query_labels:
+            axis.tick_params(axis="x", rotation=90)
+    if path is not None:
+        figure.savefig(path, dpi=110)
+    return figure
+
+
+def write_html_report(report: SparsityReport, path: str | os.PathLike, title: str) -> None:
+    """
+    One file with the heat-maps and a table of every head; it needs nothing else to be shown.
+
+    Args:
+        report ([`SparsityReport`]): From [`sparsity_report`].
+        path (`str`): Where to write it.
+        title (`str`): Its heading.
+    """
+    picture = io.BytesIO()
+    plot_sparsity(report).savefig(picture, format="png", dpi=110)
+    columns = ("alpha", "beta", "steps", "support", "keys", "share", "entropy", "sink", "dead")
+    lines = []
+    for name, layer in report.layers.items():
+        for head in range(len(layer["alpha"])):
+            cells = [html.escape(name), str(head), *(_cell(layer[column][head]) for column in columns)]
+            lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    header = "".join(f"<th>{column}</th>" for column in ("module", "head", *columns))
+    encoded = base64.b64encode(picture.getvalue()).decode()
+    Path(path).write_text(
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{html.escape(title)}</title>"
+        "<style>body{font-family:sans-serif;margin:2em}table{border-collapse:collapse}"
+        "td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #ddd}td:first-child{text-align:left}</style>"
+        f"<h1>{html.escape(title)}</h1><p>{report.share:.2%} of the visible keys get weight; "
+        f"{len(report.dead_heads)} dead heads; {report.rows} rows looked at in each attention module.</p>"
+        f"<img style='max-width:100%' alt='heat-maps of all heads' src='data:image/png;base64,{encoded}'>"
+        f"<table><tr>{header}</tr>{''.join(lines)}</table></html>\n",
+        encoding="utf-8",
+    )
+
+
+def _cell(value: float | bool) -> str:
+    if isinstance(value, bool):
+        return "dead" if value else ""
+    return f"{value:.4g}"

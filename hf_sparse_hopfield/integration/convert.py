@@ -1,0 +1,122 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""`to_sparse_hopfield` and `to_dense`: a model as the sparse subclass of its family, and back."""
+
+from contextlib import ExitStack
+
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from ..configuration import SparseHopfieldConfig
+from .auto import ClassChange
+from .settings import ATTENTION_NAME, bind, is_bound, is_converted, name_attention
+
+
+def to_sparse_hopfield(model: PreTrainedModel, config: SparseHopfieldConfig | dict | None = None) -> PreTrainedModel:
+    """
+    Make a model retrieve sparsely, as a `PreTrainedModel` of its own family that saves and loads itself as such.
+
+    The model is changed in place and returned: it becomes an instance of the sparse subclass of its class. Its weights
+    are not touched; learned alpha and beta, if any, are new parameters. If something is wrong it raises, and the model is
+    as it was.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): A model of any family with softmax attention.
+        config ([`SparseHopfieldConfig`] or `dict`, *optional*):
+            The settings. Without them, those in `model.config.sparse_hopfield`, or else the defaults.
+
+    Returns:
+        [`~transformers.PreTrainedModel`]: The same model, now for example a `SparseHopfieldBertForMaskedLM`.
+
+    Example:
+
+    ```python
+    >>> from transformers import BertConfig, BertForMaskedLM
+    >>> from hf_sparse_hopfield import to_dense, to_sparse_hopfield
+
+    >>> model = BertForMaskedLM(BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=100))
+    >>> model = to_sparse_hopfield(model, {"alpha": 1.5, "layers": [1]})
+    >>> type(model).__name__, model.config.model_type, model.config.base_model_type
+    ('SparseHopfieldBertForMaskedLM', 'sparse_hopfield', 'bert')
+    >>> type(to_dense(model)).__name__
+    'BertForMaskedLM'
+
+    ```
+    """
+    _check_convertible(model)
+    settings = config if config is not None else getattr(model.config, ATTENTION_NAME, None)
+    settings = SparseHopfieldConfig.from_dict(settings)
+    change = ClassChange(model, to_sparse=True)
+    with ExitStack() as undo:
+        undo.callback(change.revert)
+        change.apply()
+        for part in model.modules():
+            if isinstance(part, PreTrainedModel) and type(part.config) is change.config_class:
+                part.config.sparse_hopfield = settings
+        name_attention(model, ATTENTION_NAME)
+        bind(model)
+        undo.pop_all()
+    return model
+
+
+def to_dense(model: PreTrainedModel) -> PreTrainedModel:
+    """
+    Give a sparse model its original family back: dense attention, the same weights. Learned alpha and beta are dropped.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]):
+            A model from [`to_sparse_hopfield`], or one with `attn_implementation="sparse_hopfield"`.
+
+    Returns:
+        [`~transformers.PreTrainedModel`]: The same model, changed in place.
+
+    Example:
+
+    ```python
+    >>> from transformers import BertConfig, BertModel
+    >>> from hf_sparse_hopfield import to_dense, to_sparse_hopfield
+
+    >>> model = BertModel(BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=100))
+    >>> weights = {name: weight.clone() for name, weight in model.state_dict().items()}
+    >>> model = to_dense(to_sparse_hopfield(model))
+    >>> type(model).__name__, all(model.state_dict()[name].equal(weight) for name, weight in weights.items())
+    ('BertModel', True)
+    ```
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise TypeError(f"to_dense takes a PreTrainedModel, got {type(model).__name__}.")
+    if not is_converted(model) and not is_bound(model):
+        raise ValueError(f"{type(model).__name__} is dense already: none of its attention layers retrieves sparsely.")
+    if is_converted(model):
+        ClassChange(model, to_sparse=False).apply()
+    else:
+        vars(model.config).pop(ATTENTION_NAME, None)
+    name_attention(model, None)
+    bind(model)
+    return model
+
+
+def _check_convertible(model: PreTrainedModel) -> None:
+    name = type(model).__name__
+    if not isinstance(model, PreTrainedModel):
+        fix = " Convert the base model first and wrap it afterwards." if isinstance(model, nn.Module) else ""
+        raise TypeError(f"to_sparse_hopfield takes a PreTrainedModel, got {name}.{fix}")
+    if is_converted(model):
+        raise ValueError(
+            f"{name} is converted already, with {model.config.sparse_hopfield}. For other settings convert "
+            "`to_dense(model)`."
+        )
+    quantized = getattr(model, "hf_quantizer", None) or getattr(model.config, "quantization_config", None)
+    if quantized is not None:
+        raise ValueError(
+            f"{name} is quantised ({type(quantized).__name__}). Convert the model before it is quantised; a quantised one "
+            'can be used with `model.set_attn_implementation("sparse_hopfield")`.'
+        )
+    if model.config.model_type not in CONFIG_MAPPING or not isinstance(
+        model.config, CONFIG_MAPPING[model.config.model_type]
+    ):
+        raise ValueError(
+            f"{name} has the model type {model.config.model_type!r}, from which transformers' AutoConfig does not make a "
+            f"{type(model.config).__name__}: a converted checkpoint could not be loaded again. Use it with "
+            '`model.set_attn_implementation("sparse_hopfield")`, or convert the whole model that it is a part of.'
+        )

@@ -1,0 +1,236 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Attention classes that compute softmax themselves: inside their forward, softmax over scores is replaced.
+
+The replacement is a torch function mode, active only while an attention module with settings of its own
+(`module.sparse_hopfield`) runs. The keys are out of its reach, so there is one retrieval step only, and `beta`
+multiplies the whole score, position terms included. Which classes are treated so is a table in `families.py`.
+"""
+
+import functools
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from ..functional import entmax, retrieve
+from .families import Kind, classify
+from .settings import check_current
+
+
+# Models mask by adding or filling in the lowest number of their dtype, -inf, or numbers from -1e4 downwards. Scores that
+# low weigh nothing in any other row either.
+_MASKED_BELOW = -9e3
+
+_SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax, torch.special.softmax)
+
+
+class SparseSoftmax(TorchFunctionMode):
+    """
+    Replaces softmax over scores by alpha-entmax.
+
+    Args:
+        beta (`float` or `torch.Tensor` of shape `(heads,)`): Factor on the scores.
+        alpha (`float` or `torch.Tensor` of shape `(heads,)`): Member of the entmax family.
+        kind ([`Kind`]): Where the attention class has its heads, and which of its softmaxes are over keys.
+        name (`str`): Path of the attention module, for errors.
+    """
+
+    def __init__(self, beta: float | torch.Tensor, alpha: float | torch.Tensor, kind: Kind, name: str) -> None:
+        super().__init__()
+        self.beta, self.alpha, self.kind, self.name = beta, alpha, kind, name
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in _SOFTMAX:
+            return self.softmax(func, *args, **kwargs)
+        if func is F.scaled_dot_product_attention:
+            return self.scaled_dot_product_attention(*args, **kwargs)
+        if func is F.multi_head_attention_forward:
+            return self.multi_head_attention(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def softmax(self, func, input, dim=None, _stacklevel=3, dtype=None):
+        last = dim == -1 or dim == input.ndim - 1
+        if dim is None or (self.kind.last_only and not last):
+            return func(input, dim, dtype=dtype)
+        scores = input if dtype is None else input.to(dtype)
+        mask = scores > _MASKED_BELOW
+        beta, alpha = self.per_head(self.beta, scores), self.per_head(self.alpha, scores)
+        return entmax(scores * beta, alpha=alpha, dim=dim, mask=mask).to(scores.dtype)
+
+    def per_head(self, values: float | torch.Tensor, scores: torch.Tensor) -> float | torch.Tensor:
+        """Bring one value per head into the shape of the scores."""
+        if not isinstance(values, torch.Tensor):
+            return values
+        heads = values.shape[0]
+        if self.kind.heads == "flat":
+            return values.repeat(scores.shape[0] // heads).view(-1, *(1 for _ in scores.shape[1:]))
+        axis = int(self.kind.heads.removeprefix("axis "))
+        axis = axis if axis >= 0 else axis + scores.ndim
+        if not 0 <= axis < scores.ndim or scores.shape[axis] != heads:
+            raise ValueError(
+                f"{self.name} normalises scores of shape {tuple(scores.shape)}, whose axis {axis} is not its {heads} "
+                "heads: alpha and beta can be neither learned nor set per head there."
+            )
+        return values.view(*(heads if i == axis else 1 for i in range(scores.ndim)))
+
+    def scaled_dot_product_attention(
+        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+    ):
+        if query.ndim == 4:
+            return retrieve(
+                query,
+                key,
+                value,
+                scaling=scale,
+                beta=self.beta,
+                alpha=self.alpha,
+                mask=attn_mask,
+                is_causal=is_causal,
+                dropout=dropout_p,
+            )
+        if query.ndim != 3:
+            raise ValueError(f"{self.name} calls attention with a query of shape {tuple(query.shape)}: not supported.")
+        query, key, value = (tensor.unsqueeze(0) for tensor in (query, key, value))
+        return self.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+        ).squeeze(0)
+
+    def multi_head_attention(
+        self,
+        query,
+        key,
+        value,
+        embed_dim_to_check,
+        num_heads,
+        in_proj_weight,
+        in_proj_bias,
+        bias_k,
+        bias_v,
+        add_zero_attn,
+        dropout_p,
+        out_proj_weight,
+        out_proj_bias,
+        training=True,
+        key_padding_mask=None,
+        need_weights=True,
+        attn_mask=None,
+        use_separate_proj_weight=False,
+        q_proj_weight=None,
+        k_proj_weight=None,
+        v_proj_weight=None,
+        static_k=None,
+        static_v=None,
+        average_attn_weights=True,
+        is_causal=False,
+    ):
+        """`torch.nn.MultiheadAttention`: its weights are computed out of reach of a function mode, so we do it here."""
+        if bias_k is not None or add_zero_attn or static_k is not None or static_v is not None:
+            raise ValueError(
+                f"{self.name} uses bias_kv, add_zero_attn or static keys of MultiheadAttention: not supported."
+            )
+        batched = query.ndim == 3
+        if not batched:
+            query, key, value = (tensor.unsqueeze(1) for tensor in (query, key, value))
+        if use_separate_proj_weight:
+            weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+        else:
+            weights = in_proj_weight.chunk(3)
+        biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
+
+        def project(tensor, weight, bias):  # (length, batch, width) -> (batch, heads, length, head width)
+            projected = F.linear(tensor, weight, bias)
+            return projected.view(*projected.shape[:2], num_heads, -1).permute(1, 2, 0, 3)
+
+        states = [project(*both) for both in zip((query, key, value), weights, biases, strict=True)]
+        mask = None
+        for part, shape in ((attn_mask, None), (key_padding_mask, (-1, 1, 1, key.shape[0]))):
+            if part is None:
+                continue
+            if shape is not None:
+                part = part.view(shape)
+            elif part.ndim == 3:
+                part = part.view(-1, num_heads, *part.shape[1:])
+            if part.dtype == torch.bool:  # True masks, here
+                part = torch.zeros_like(part, dtype=query.dtype).masked_fill(part, -torch.inf)
+            mask = part if mask is None else mask + part
+        output, weights = retrieve(
+            *states,
+            beta=self.beta,
+            alpha=self.alpha,
+            mask=mask,
+            dropout=dropout_p if training else 0.0,
+            return_weights=True,
+        )
+        output = F.linear(output.permute(2, 0, 1, 3).flatten(2), out_proj_weight, out_proj_bias)
+        if average_attn_weights:
+            weights = weights.mean(1)
+        if not batched:
+            output, weights = output.squeeze(1), weights.squeeze(0)
+        return output, weights if need_weights else None
+
+
+def patch(cls: type[torch.nn.Module]) -> None:
+    """
+    Have instances of an attention class use their settings, `module.sparse_hopfield`. Those without any are unaffected.
+
+    Args:
+        cls (`type`): A class whose kind is `"patched"`.
+    """
+    if "_dense_forward" in cls.__dict__:
+        return
+    forward, kind = cls.forward, classify(cls)
+
+    @functools.wraps(forward)
+    def sparse_forward(self, *args, **kwargs):
+        retrieval = getattr(self, "sparse_hopfield", None)
+        if retrieval is None:
+            return forward(self, *args, **kwargs)
+        if not torch.compiler.is_compiling():
+            check_current(self, retrieval)
+        beta, alpha = retrieval(_device_of(self))
+        with SparseSoftmax(beta, alpha, kind, retrieval.name):
+            return forward(self, *args, **kwargs)
+
+    cls._dense_forward = forward
+    cls.forward = sparse_forward
+    for base in cls.__mro__:
+        module = sys.modules[base.__module__]
+        # The softmax of SEW-D is an autograd function with a gradient of its own, which a function mode does not see.
+        if hasattr(module, "XSoftmax"):
+            module.XSoftmax = _PlainXSoftmax
+        # BigBird exchanges its attention module for another one when a sequence is too short for blocks.
+        for owner in ("BigBirdAttention", "BigBirdPegasusEncoderAttention"):
+            if hasattr(module, owner):
+                _carry_settings_over(getattr(module, owner))
+
+
+def _carry_settings_over(owner: type[torch.nn.Module]) -> None:
+    original = owner.set_attention_type
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def set_attention_type(self, *args, **kwargs):
+        retrieval = getattr(self.self, "sparse_hopfield", None)
+        original(self, *args, **kwargs)
+        if retrieval is not None:
+            retrieval.patched_class = type(self.self)
+            patch(type(self.self))
+            self.self.sparse_hopfield = retrieval
+
+    owner.set_attention_type = set_attention_type
+
+
+class _PlainXSoftmax:
+    @staticmethod
+    def apply(scores: torch.Tensor, mask: torch.Tensor, dim: int) -> torch.Tensor:
+        masked = ~mask.bool()
+        weights = F.softmax(scores.masked_fill(masked, torch.finfo(scores.dtype).min), dim)
+        return weights.masked_fill(masked, 0)
+
+
+def _device_of(module: torch.nn.Module) -> torch.device | None:
+    parameter = next(module.parameters(), None)
+    return None if parameter is None else parameter.device

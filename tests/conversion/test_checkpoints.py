@@ -1,0 +1,236 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from hf_sparse_hopfield import to_sparse_hopfield
+from hf_sparse_hopfield.cli import main
+from hf_sparse_hopfield.demo import make_tokenizer
+from hf_sparse_hopfield.demo_text import TEXT
+from hf_sparse_hopfield.integration import checkpoints
+from hf_sparse_hopfield.integration.checkpoints import convert_checkpoint, load_model, new_directory, save_verified
+from hf_sparse_hopfield.integration.hub import model_card
+
+from ..tiny_models import tiny_inputs, tiny_model, tiny_output
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A dense checkpoint with a tokenizer, and a text for it."""
+    tokenizer = make_tokenizer()
+    directory = tmp_path / "dense"
+    tiny_model("llama", vocab_size=len(tokenizer)).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    (tmp_path / "text.txt").write_text(TEXT)
+    return directory
+
+
+def leftovers(directory):
+    return [path.name for path in directory.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "t5", "vit", "mpnet", "gpt2", "whisper"])
+def test_there_and_back(name, tmp_path):
+    model = tiny_model(name)
+    weights = {key: value.clone() for key, value in model.state_dict().items()}
+    expected = tiny_output(model, tiny_inputs(name))
+    model.save_pretrained(tmp_path / "dense")
+    result = convert_checkpoint(str(tmp_path / "dense"), tmp_path / "sparse", {"alpha": 1.5})
+    assert result["difference"] < 1e-4
+    sparse = load_model(str(tmp_path / "sparse"))
+    assert type(sparse).__name__ == f"SparseHopfield{type(model).__name__}"
+    assert not torch.allclose(tiny_output(sparse, tiny_inputs(name)), expected)
+    checkpoints.dense_checkpoint(str(tmp_path / "sparse"), tmp_path / "again")
+    again = load_model(str(tmp_path / "again"))
+    assert type(again) is type(model)
+    assert all(torch.equal(again.state_dict()[key], value) for key, value in weights.items())
+    torch.testing.assert_close(tiny_output(again, tiny_inputs(name)), expected)
+    config = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert not {"sparse_hopfield", "base_model_type", "auto_map"} & config.keys()
+    assert leftovers(tmp_path) == []
+
+
+def test_convert_command_with_calibration(source, tmp_path, capsys):
+    output = tmp_path / "sparse"
+    arguments = ["convert", str(source), str(output), "--alpha", "1.5", "--text", str(tmp_path / "text.txt")]
+    arguments += ["--length", "32", "--batches", "4", "--refine_steps", "3", "--json"]
+    assert main(arguments) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["model"] == "SparseHopfieldLlamaForCausalLM" and result["layers"] == 2
+    assert result["calibration"]["refined"] == 3
+    assert set(result["comparison"]) == {"divergence", "cosine", "dense_loss", "sparse_loss"}
+    written = {path.name for path in output.iterdir()}
+    assert {"model.safetensors", "config.json", "README.md", "calibration.json", "tokenizer.json"} <= written
+    card = (output / "README.md").read_text()
+    assert "library_name: transformers" in card and "sparse-hopfield" in card and "model.layers.0.self_attn" in card
+    assert str(tmp_path) not in json.dumps(json.loads((output / "config.json").read_text()))
+    assert AutoModelForCausalLM.from_pretrained(output).config.sparse_hopfield.alpha == 1.5
+
+    assert main(arguments) == 1
+    assert "--overwrite" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite"]) == 0
+    capsys.readouterr()
+    calibrated = [str(output), str(tmp_path / "calibrated"), "--text", str(tmp_path / "text.txt"), "--length", "32"]
+    assert main(["calibrate", *calibrated, "--objective", "support", "--target_support", "0.3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["calibration"]["mean_support"] == pytest.approx(0.3, abs=0.05)
+
+
+def test_budget_command(source, tmp_path, capsys):
+    text = ["--text", str(tmp_path / "text.txt"), "--length", "32", "--batches", "2"]
+    assert main(["convert", str(source), str(tmp_path / "b"), "--budget", "0.02", *text, "--json"]) == 0
+    compared = json.loads(capsys.readouterr().out)["comparison"]
+    assert compared["sparse_loss"] <= 1.02 * compared["dense_loss"]
+
+
+def test_random_inputs_and_layers(tmp_path, capsys):
+    tiny_model("vit").save_pretrained(tmp_path / "vit")
+    arguments = [str(tmp_path / "vit"), str(tmp_path / "out"), "--random", "--batches", "2", "--layers", "1"]
+    assert main(["convert", *arguments]) == 0
+    assert "SparseHopfieldViT" in capsys.readouterr().out
+    assert load_model(str(tmp_path / "out")).config.sparse_hopfield.layers == [1]
+
+
+def test_errors_are_told_before_work(source, tmp_path, capsys):
+    output = str(tmp_path / "out")
+    assert main(["convert", str(source), output, "--alpha", "search"]) == 1
+    assert "--text" in capsys.readouterr().err
+    assert main(["calibrate", str(source), output]) == 1
+    assert main(["convert", str(tmp_path / "nothing"), output]) == 1
+    error = capsys.readouterr().err
+    assert "nothing" in error and "Traceback" not in error
+    assert main(["convert", str(source), output, "--text", str(tmp_path / "no.txt")]) == 1
+    assert main(["convert", str(source), output, "--to_dense"]) == 1
+    assert "dense already" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main(["convert", str(source), output, "--alpha", "much"])
+    assert stop.value.code == 2
+    assert not Path(output).exists() and leftovers(tmp_path) == []
+
+
+def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
+    model = to_sparse_hopfield(tiny_model("bert"))
+
+    def disk_is_full(self, directory, **kwargs):
+        Path(directory, "config.json").write_text("{}")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(model), "save_pretrained", disk_is_full)
+    with pytest.raises(OSError, match="No space"):
+        save_verified([model], None, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_directory_survives_a_failure(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("kept")
+    with pytest.raises(RuntimeError), new_directory(tmp_path / "out", overwrite=True) as directory:
+        (directory / "half").write_text("done")
+        raise RuntimeError
+    assert (tmp_path / "out" / "precious").read_text() == "kept"
+    with new_directory(tmp_path / "out", overwrite=True) as directory:
+        (directory / "new").write_text("whole")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["new"]
+    assert leftovers(tmp_path) == []
+    with pytest.raises(FileExistsError, match="overwrite"), new_directory(tmp_path / "out"):
+        pass
+
+
+def test_verification_finds_damage(tmp_path, monkeypatch):
+    load = checkpoints.load_model
+
+    def damaged(path, **kwargs):
+        model = load(path, **kwargs)
+        with torch.no_grad():
+            next(model.parameters()).mul_(1.5)
+        return model
+
+    monkeypatch.setattr(checkpoints, "load_model", damaged)
+    with pytest.raises(RuntimeError, match="verification failed"):
+        save_verified([to_sparse_hopfield(tiny_model("bert"))], None, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_conversion_cleans_up(source, tmp_path):
+    (tmp_path / "long.txt").write_text(TEXT * 40)
+    output = tmp_path / "out"
+    command = [sys.executable, ROOT / "conversion" / "convert_dense_to_sparse.py", source, output]
+    command += ["--text", tmp_path / "long.txt", "--length", "64", "--refine_steps", "1000000"]
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    time.sleep(8)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 130
+    assert "interrupted" in process.stderr.read()
+    assert not output.exists() and leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in (ROOT / "conversion").glob("*.py")))
+def test_help_of_the_scripts(script):
+    done = subprocess.run(
+        [sys.executable, ROOT / "conversion" / script, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert "examples:" in done.stdout and "--overwrite" in done.stdout
+
+
+def test_model_card_names_a_hub_id_but_no_path(tmp_path):
+    model = to_sparse_hopfield(tiny_model("bert"), {"alpha": 1.5})
+    card = model_card(model, base_model="owner/name", comparison={"cosine": 0.99})
+    assert card.data.base_model == "owner/name" and "0.99" in card.text
+    assert model_card(model, base_model=str(tmp_path)).data.base_model is None
+
+
+def test_push_goes_through_the_hub_client(source, tmp_path, monkeypatch, capsys):
+    calls = []
+
+    class Api:
+        def create_repo(self, repo_id, **kwargs):
+            calls.append(("create", repo_id, kwargs["private"]))
+
+        def upload_folder(self, **kwargs):
+            calls.append(("upload", kwargs["repo_id"], sorted(os.listdir(kwargs["folder_path"]))))
+            return "https://hub/commit"
+
+    monkeypatch.setattr("hf_sparse_hopfield.integration.hub.HfApi", Api)
+    arguments = [str(source), str(tmp_path / "out"), "--push_to_hub", "me/mine", "--private", "--json"]
+    assert main(["convert", *arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["pushed"] == "https://hub/commit"
+    assert calls[0] == ("create", "me/mine", True) and "README.md" in calls[1][2]
+
+
+@pytest.mark.slow
+def test_peak_memory_is_near_one_copy(tmp_path):
+    """1.2 GB of weights in several shards: the peak above the bare process stays below 1.5 copies."""
+    make = (
+        "import sys, torch, hf_sparse_hopfield; from transformers import LlamaConfig, LlamaForCausalLM;"
+        "config = LlamaConfig(vocab_size=32000, hidden_size=1024, num_hidden_layers=20, num_attention_heads=8,"
+        "intermediate_size=2816, max_position_embeddings=64);"
+        "LlamaForCausalLM(config).save_pretrained(sys.argv[1], max_shard_size='300MB')"
+    )
+    measure = (
+        "import resource, sys, torch, transformers;"
+        "from hf_sparse_hopfield.integration.checkpoints import convert_checkpoint;"
+        "bare = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "convert_checkpoint(sys.argv[1], sys.argv[2], {'alpha': 1.5});"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - bare) * 1024)"
+    )
+    dense, sparse = tmp_path / "dense", tmp_path / "sparse"
+    subprocess.run([sys.executable, "-c", make, dense], check=True, cwd=ROOT)
+    size = sum(path.stat().st_size for path in dense.glob("*.safetensors"))
+    assert len(list(dense.glob("*.safetensors"))) > 3
+    done = subprocess.run([sys.executable, "-c", measure, dense, sparse], check=True, cwd=ROOT, capture_output=True)
+    peak = int(done.stdout.split()[-1])
+    print(f"checkpoint {size / 2**20:.0f} MiB, peak {peak / 2**20:.0f} MiB")
+    assert peak < 1.5 * size
+    assert len(load_file(next(sparse.glob("*.safetensors"))))

@@ -1,0 +1,182 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""The table of families: every model type of transformers, run or refused. `python -m tests.integration.families_table`
+runs them all and writes `families.md`; `test_families.py` checks it.
+"""
+
+import importlib
+import multiprocessing
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from transformers.models.auto import modeling_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES, model_type_to_module_name
+
+import hf_sparse_hopfield  # noqa: F401  (registers the attention)
+from hf_sparse_hopfield.integration.families import classify
+from hf_sparse_hopfield.integration.settings import attention_sites
+
+from ..tiny_families import family_config, model_class_of
+from .sweep import exercise, exercise_attention_alone, unexplained
+
+
+TABLE = Path(__file__).with_name("families.md")
+
+
+@dataclass
+class Row:
+    """
+    What became of one model type.
+
+    Args:
+        model_type (`str`): As in config.json.
+        route (`str`):
+            `"registry"`, `"patched"` or `"registry and patched"`; `"refused"`; `"no softmax attention"`; `"not run"`.
+        note (`str`): Why it is refused, why it was not run, or which of its attention classes were not reached.
+        dense (`str`): Classes in which a softmax was left dense without a reason. Must be empty.
+    """
+
+    model_type: str
+    route: str
+    note: str = ""
+    dense: str = ""
+
+
+def sweep_one(model_type: str) -> Row:
+    """Make a tiny model of a model type, run it, and see whether its attention retrieves sparsely."""
+    torch.manual_seed(0)
+    try:
+        model_class = model_class_of(model_type)
+        try:
+            model = model_class._from_config(family_config(model_type), attn_implementation="sparse_hopfield").eval()
+            run = exercise
+        except Exception as error:  # a configuration may be hard to shrink in any way
+            if isinstance(error, ImportError) or _is_refusal(error):
+                raise
+            with torch.device("meta"):
+                config = CONFIG_MAPPING[model_type]()
+                model = model_class._from_config(config, attn_implementation="sparse_hopfield").eval()
+            run = exercise_attention_alone
+    except Exception as error:  # see above
+        if _is_refusal(error):
+            if "no softmax attention" in str(error):
+                return Row(model_type, "no softmax attention")
+            return Row(model_type, "refused", str(error).split("cannot retrieve sparsely: ")[1].split(". Name the")[0])
+        routes, reason = _routes_by_source(model_type), _short(error)
+        if routes == "no softmax attention" and not reason.startswith("needs"):
+            return Row(model_type, routes)
+        return Row(model_type, "not run", f"{routes}; {reason}")
+    sites = attention_sites(model)
+    watch, reached, _ = run(model)
+    classes = {type(site.module): site.kind.route for site in sites}
+    missed = set(classes) - {type(site.module) for site in sites if site.name in reached}
+    route = " and ".join(sorted(set(classes.values()), reverse=True))
+    note = f"not reached: {', '.join(sorted(cls.__name__ for cls in missed))}" if missed else ""
+    return Row(model_type, route, note, ", ".join(sorted(unexplained(watch))))
+
+
+def _is_refusal(error: Exception) -> bool:
+    return "cannot retrieve sparsely: " in str(error) or "no softmax attention" in str(error)
+
+
+def _short(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    for library in ("timm", "natten", "torchaudio", "detectron2"):
+        if f"{library} library" in text:
+            return f"needs {library}"
+    return "transformers' default configuration makes no model"
+
+
+def _routes_by_source(model_type: str) -> str:
+    try:
+        return _routes_of_package(model_type)
+    except ImportError:
+        return "unknown"
+
+
+def _routes_of_package(model_type: str) -> str:
+    package = importlib.import_module(f"transformers.models.{model_type_to_module_name(model_type)}")
+    modules = [
+        importlib.import_module(f"{package.__name__}.{path.stem}")
+        for path in Path(package.__file__).parent.glob("modeling_*.py")
+    ]
+    classes = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__
+    ]
+    routes = sorted({kind.route for kind in map(classify, classes) if kind is not None}, reverse=True)
+    return " and ".join(routes) or "no softmax attention"
+
+
+def model_types() -> list[str]:
+    """The model types that have a model, by the names in transformers' tables; nothing is imported for it."""
+    tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
+    tables = [table for table in tables if table is not CONFIG_MAPPING_NAMES]
+    return [model_type for model_type in CONFIG_MAPPING_NAMES if any(model_type in table for table in tables)]
+
+
+def counted(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """The model types seen to be sparse throughout, and those with softmax attention."""
+    softmax = [row for row in rows if row.route not in ("no softmax attention", "refused")]
+    return [row for row in softmax if row.route != "not run" and not row.note], softmax
+
+
+def render(rows: list[Row]) -> str:
+    """The table as Markdown."""
+    lists: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row.model_type):
+        lists.setdefault(row.route, []).append(row)
+    sparse, softmax = counted(rows)
+    lines = [
+        f"<!-- Written by tests/integration/families_table.py with transformers {transformers.__version__}. -->",
+        "",
+        f"Of the {len(softmax)} model types of transformers {transformers.__version__} with softmax attention, "
+        f"{len(sparse)} ({len(sparse) / len(softmax):.1%}) were made, run and seen to retrieve sparsely in every class of "
+        "attention they have; the others have a note. None was seen to run dense or mixed without a word.",
+        "",
+        "| | model types |",
+        "| --- | --- |",
+    ]
+    titles = {
+        "registry": "registry: `retrieve()` computes the attention, all settings apply",
+        "patched": "patched: their own attention with entmax for softmax, one step",
+        "registry and patched": "registry in some layers, patched in others",
+        "not run": "not run here",
+        "no softmax attention": "raise: no softmax attention",
+    }
+    for route, title in titles.items():
+        named = [f"{row.model_type} ({row.note})" if row.note else row.model_type for row in lists.get(route, [])]
+        lines.append(f"| **{title}** ({len(named)}) | {', '.join(named)} |")
+    lines.append(f"| **refused** ({len(lists.get('refused', []))}) | |")
+    lines += [f"| {row.model_type} | {row.note} |" for row in lists.get("refused", [])]
+    return "\n".join(lines) + "\n"
+
+
+def _quietly(model_type: str) -> Row:
+    warnings.filterwarnings("ignore")
+    transformers.logging.set_verbosity(60)
+    torch.set_num_threads(1)
+    return sweep_one(model_type)
+
+
+def sweep(processes: int | None = None) -> list[Row]:
+    """All model types, in several processes."""
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=40) as pool:
+        return pool.map(_quietly, model_types(), chunksize=4)
+
+
+def main() -> None:
+    """Write the table, unless a softmax was left dense without a reason."""
+    rows = sweep()
+    left = [f"{row.model_type}: {row.dense}" for row in rows if row.dense]
+    if left:
+        raise SystemExit("softmax left dense without a reason:\n" + "\n".join(left))
+    TABLE.write_text(render(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
