@@ -64,10 +64,7 @@ def sweep_one(model_type: str) -> Row:
             if "no softmax attention" in str(error):
                 return Row(model_type, "no softmax attention")
             return Row(model_type, "refused", str(error).split("cannot retrieve sparsely: ")[1].split(". Name the")[0])
-        routes, reason = _routes_by_source(model_type), _short(error)
-        if routes == "no softmax attention" and not reason.startswith("needs"):
-            return Row(model_type, routes)
-        return Row(model_type, "not run", f"{routes}; {reason}")
+        return Row(model_type, "not run", f"{_routes_by_source(model_type)}; {_short(error)}")
     sites = attention_sites(model)
     watch, reached, _ = run(model)
     classes = {type(site.module): site.kind.route for site in sites}
@@ -109,7 +106,7 @@ def _routes_of_package(model_type: str) -> str:
         if isinstance(value, type) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__
     ]
     routes = sorted({kind.route for kind in map(classify, classes) if kind is not None}, reverse=True)
-    return " and ".join(routes) or "no softmax attention"
+    return " and ".join(routes) or "no attention class of its own"
 
 
 def model_types() -> list[str]:
