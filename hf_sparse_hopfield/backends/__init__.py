@@ -103,6 +103,11 @@ def register_backend(backend: Backend) -> None:
     _BACKENDS[backend.name] = backend
 
 
+def unregister_backend(name: str) -> None:
+    """Take a backend away again; one that is not there is no error."""
+    _BACKENDS.pop(name, None)
+
+
 def available_backends() -> list[str]:
     """Names of the registered backends, in the order in which `"auto"` tries them."""
     return list(reversed(_BACKENDS))
@@ -152,4 +157,5 @@ __all__ = [
     "reference",
     "register_backend",
     "select_backend",
+    "unregister_backend",
 ]

@@ -13,4 +13,8 @@ their softmax themselves) -> `retrieve()`.
 - `hooks.py`: where transformers' `PreTrainedModel` calls us
 - `auto.py`: the model type `sparse_hopfield`, for any family on demand
 - `convert.py`: `to_sparse_hopfield`, `to_dense`
+- `calibration.py`: `calibrate`, with `observation.py` (looking on while attention modules retrieve), `head_search.py`
+  (beta and alpha of every head) and `refinement.py` (all of them together, against the dense model)
+- `checkpoints.py`: from disk to disk, written beside, renamed and verified; `hub.py`: model cards, push
+- `inputs.py`: inputs to try a model on
 """

@@ -14,9 +14,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..backends import _BACKENDS, Backend, RetrievalProblem, RetrievalResult, register_backend, select_backend
+from ..backends import (
+    Backend,
+    RetrievalProblem,
+    RetrievalResult,
+    register_backend,
+    select_backend,
+    unregister_backend,
+)
 from ..backends.reference import visible
-from .patches import _MASKED_BELOW, SparseSoftmax
+from ..functional.retrieval import MASKED_BELOW
+from .patches import SparseSoftmax
 from .settings import LayerRetrieval, Site, attention_sites
 
 
@@ -176,7 +184,7 @@ def observed(model: nn.Module, observer: Observer) -> Iterator[list[Site]]:
                 del site.module.forward
             else:
                 site.module.forward = previous[site.name]
-        _BACKENDS.pop(_NAME, None)
+        unregister_backend(_NAME)
 
 
 _NAME = "observed"
@@ -284,7 +292,7 @@ class _ObservedSoftmax(SparseSoftmax):
 
     def problem(self, scores: torch.Tensor, dim: int) -> RetrievalProblem:
         scores = self.canonical(scores.movedim(dim, -1).float())
-        allowed = scores > _MASKED_BELOW
+        allowed = scores > MASKED_BELOW
         units = _units(scores)
         return RetrievalProblem(
             query=scores.masked_fill(~allowed, 0), key=units, value=units, scaling=1.0, alpha=1.0, mask=allowed

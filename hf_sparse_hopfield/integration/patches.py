@@ -14,13 +14,10 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..functional import entmax, retrieve
+from ..functional.retrieval import MASKED_BELOW
 from .families import Kind, classify
 from .settings import check_current
 
-
-# Models mask by adding or filling in the lowest number of their dtype, -inf, or numbers from -1e4 downwards. Scores that
-# low weigh nothing in any other row either.
-_MASKED_BELOW = -9e3
 
 _SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax, torch.special.softmax)
 
@@ -55,7 +52,7 @@ class SparseSoftmax(TorchFunctionMode):
         if dim is None or (self.kind.last_only and not last):
             return func(input, dim, dtype=dtype)
         scores = input if dtype is None else input.to(dtype)
-        mask = scores > _MASKED_BELOW
+        mask = scores > MASKED_BELOW
         beta, alpha = self.per_head(self.beta, scores), self.per_head(self.alpha, scores)
         return entmax(scores * beta, alpha=alpha, dim=dim, mask=mask).to(scores.dtype)
 
