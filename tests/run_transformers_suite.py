@@ -3,8 +3,8 @@
 
 The tests are not part of the installed package. With a checkout of the installed version:
 
-    git clone --depth 1 --branch v5.22.2 https://github.com/huggingface/transformers /tmp/transformers
-    python -m tests.run_transformers_suite /tmp/transformers --models bert llama t5 -- -n 2 -k "not flash_attn"
+    git clone --depth 1 --branch v5.22.2 https://github.com/huggingface/transformers ../transformers
+    python -m tests.run_transformers_suite ../transformers --models bert llama t5 -- -n 2 -k "not flash_attn"
 
 Each model's tests run twice, with transformers' default attention and with ours. A test that passes with the default and
 fails with ours is listed; apart from tests that assert sdpa itself (`test_eager_matches_sdpa...`, `test_sdpa_can_...`,
