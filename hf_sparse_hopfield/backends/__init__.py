@@ -16,7 +16,7 @@ import torch
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RetrievalProblem:
     """
     One retrieval, as [`retrieve`] hands it to a backend: checked, and with as few forms as possible.

@@ -20,8 +20,10 @@ from torch import Tensor
 
 from ..functional.normalizers import alpha_slope
 from . import Backend, RetrievalProblem, RetrievalResult, register_backend
-from .blocks import Block, Scores, bound, find_shift, origin_of, powers, sparse_rows
+from .blocks import Block, Scores, find_shift, origin_of, powers, solve_sparse
 from .compressed import products, weighted_sums
+from .directness import is_direct
+from .few import is_few, read_few
 
 
 # Entries of a piece of a dense block: several temporaries of this size share the cache.
@@ -60,8 +62,7 @@ def _cut(setting: float | Tensor | None, piece: tuple[slice, slice]) -> float | 
     return setting[piece] if isinstance(setting, Tensor) else setting
 
 
-@torch.library.custom_op("hf_sparse_hopfield::blocked_forward", mutates_args=())
-def _forward(
+def _forward_blocks(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -111,8 +112,7 @@ def _forward(
                 t = torch.zeros_like(origin)
             else:
                 flat = [x.reshape(-1, x.shape[-1]) if isinstance(x, Tensor) else x for x in (z, eps, sink)]
-                maxima, maximum, origin, t = bound(*flat, scores.may_be_empty)
-                support = sparse_rows(*flat, maxima, origin, t)
+                maximum, origin, t, support = solve_sparse(*flat, scores.may_be_empty)
             if support is None:
                 low = (x.view(*z.shape[:2], 1) for x in (origin, t))
                 result, found = _dense_forward(scores, block, z, eps, sink, *low, value_table, dropout, number, index)
@@ -121,7 +121,7 @@ def _forward(
                     scores.store(solution, block, found)
             else:
                 row, column, weight, count, sink_weight = support
-                column = (column + scores.table_start(block).index_select(0, row)).int()
+                column = scores.table_places(block, row, column)
                 kept = weight * _kept(weight, dropout, number, index << 20) if dropout else weight
                 result = weighted_sums(column, value_table.view(-1, value.shape[3]), count, kept)
                 if keep:
@@ -136,6 +136,9 @@ def _forward(
         rows, columns, weights = (torch.cat(parts) if keep else parts[0] for parts in zip(*supports, strict=True))
         solution, counts = solution.flatten(1, 2), counts.flatten(1, 2)
         return output.flatten(1, 2).to(value.dtype), rows, columns, weights, counts, solution
+
+
+_forward = torch.library.custom_op("hf_sparse_hopfield::blocked_forward", _forward_blocks, mutates_args=())
 
 
 def _dense_forward(
@@ -518,6 +521,12 @@ _forward.register_autograd(_differentiate, setup_context=_save)
 
 def _step(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
     """One evaluation of the normaliser and read-out of `value`."""
+    inputs = (state, key, value, problem.beta, problem.alpha, problem.bias, problem.sinks)
+    direct = is_direct(*inputs, problem.mask)
+    if direct and not dropout and is_few(problem):
+        output = read_few(problem, state, key, value)
+        if output is not None:
+            return output
     rows = (*state.shape[:3], 1)
 
     def per_row(setting: float | Tensor) -> Tensor | None:
@@ -527,9 +536,9 @@ def _step(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tensor, 
     plain_alpha = 0.0 if isinstance(problem.alpha, Tensor) else problem.alpha
     # Drawn outside of the operator: it follows torch's generator, also when a checkpoint is computed again.
     seed = torch.randint(1 << 40, (), device=state.device) if dropout else None
-    inputs = (state, key, value, problem.beta, problem.alpha, problem.bias, problem.sinks)
-    keep = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
-    return _forward(
+    keep = not direct and torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+    forward = _forward_blocks if direct else _forward
+    return forward(
         state,
         key,
         value,

@@ -13,18 +13,24 @@ from torch import Tensor
 from ..functional.normalizers import _powers, _ratio
 
 
-# Scores of a block: large enough to hide what calling an operator costs, small enough to stay in a cache.
-_BLOCK_ENTRIES = 1 << 21
+# Scores of a block: as many as hide what calling some hundred operators costs. Queries of a block, with and without a
+# diagonal: what lies beyond it is computed for nothing, and fewer, larger matrix products are faster ones.
+_BLOCK_ENTRIES = 1 << 22
 _BLOCK_QUERIES = 256
+_FULL_BLOCK_QUERIES = 1024
 # Key ranges are multiples of this, so that strided groups of up to 16 keys cover them.
-_UNIT = 128
+UNIT = 128
 # A block goes the dense way if this share of its groups of keys, or of its keys, may be in a support. Measured: a
 # candidate costs about 30 times as much as an entry of a dense block.
-_DENSE_GROUPS = 0.35
-_DENSE_KEYS = 0.04
+DENSE_GROUPS = 0.35
+DENSE_KEYS = 0.04
 _BOUND_STEPS = 4
 # From here up, powers of `1 + eps y` are accurate in the plain form; below, they need log1p and expm1.
-_PLAIN_EPS = 0.05
+PLAIN_EPS = 0.05
+
+
+# Row, column and weight of each entry, the number of entries of each row, and the weights of the sinks.
+Support = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def powers(z: Tensor, t: Tensor, eps: float | Tensor, slopes: bool = True) -> tu
     if eps == 0.0:
         p = (z - t).exp_()
         return p, p
-    if eps < _PLAIN_EPS:
+    if eps < PLAIN_EPS:
         return _powers(z - t, eps)
     base = (z - (t - 1) if eps == 1.0 else torch.add(1 - eps * t, z, alpha=eps)).clamp_min_(0)
     exponent = 1 / eps - 1
@@ -107,7 +113,7 @@ def find_shift(
         may_be_empty (`bool`, *optional*, defaults to `True`): Whether a row may have nothing but -inf.
     """
     t = low if start is None else start
-    plain = isinstance(eps, float) and eps >= _PLAIN_EPS
+    plain = isinstance(eps, float) and eps >= PLAIN_EPS
     if accuracy is not None:
         accuracy *= max(1.0, math.log(max(z.shape[dim] / share, 1)))  # no shift is larger than that of a flat row
     for _ in range(steps):
@@ -140,56 +146,16 @@ def origin_of(maximum: Tensor) -> Tensor:
     return maximum.masked_fill(maximum == -torch.inf, 0)
 
 
-def bound(
-    scores: Tensor, eps: float | Tensor, sink: Tensor | None, may_be_empty: bool = True
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Maxima of groups of keys, maxima and origins of rows, and from these a lower bound of the shift of each row."""
+def group_maxima(scores: Tensor) -> Tensor:
+    """Maxima of strided groups of keys, `(rows, groups)`, of scores `(rows, keys)`."""
     rows, keys = scores.shape
     members = 16 if keys >= 512 else 8 if keys >= 256 else 4  # leaves 32 groups or more: fewer are not vectorised
-    maxima = scores.view(rows, members, keys // members).amax(1)
-    maximum = maxima.amax(-1, keepdim=True)
-    if sink is not None:
-        maximum = torch.maximum(maximum, sink)
-    origin = origin_of(maximum)
-    sink = None if sink is None else sink - origin
-    low = torch.zeros_like(origin)
-    # A few rows cost less than the calls: what is left to the exact solution is little.
-    steps = _BOUND_STEPS if maxima.numel() > 1 << 15 else 2
-    t = find_shift(maxima - origin, low, eps, sink, steps, may_be_empty=may_be_empty)
-    return maxima, maximum, origin, t.mul_(1 - 4 * torch.finfo(scores.dtype).eps)
+    return scores.view(rows, members, keys // members).amax(1)
 
 
-def _places_above(values: Tensor, floor: Tensor) -> Tensor:
-    """Flat positions of the entries of `values`, `(n, m)`, above `floor`, `(n, 1)`."""
-    if values.device.type == "cpu":
-        # numpy compares and collects several times as fast
-        return torch.from_numpy(np.flatnonzero(values.numpy() > floor.numpy()))
-    return (values > floor).view(-1).nonzero().squeeze(1)
-
-
-def _candidates(scores: Tensor, maxima: Tensor, floor: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Row, column and score of every entry above the floor of its row, row by row; `None` if they are many."""
-    (_, keys), groups = scores.shape, maxima.shape[1]
-    found = _places_above(maxima, floor)
-    if found.numel() > _DENSE_GROUPS * maxima.numel():
-        return None
-    row = found // groups
-    group = found - row * groups
-    # A block has fewer than 2**31 scores.
-    member = torch.arange(0, keys, groups, dtype=torch.int32, device=scores.device)
-    places = (row * keys + group).int()[:, None] + member
-    score = scores.view(-1).index_select(0, places.view(-1))
-    chosen = _places_above(score.view(-1, member.numel()), floor.view(-1).index_select(0, row)[:, None])
-    if chosen.numel() > _DENSE_KEYS * scores.numel():
-        return None
-    found = chosen >> (member.numel().bit_length() - 1)  # a power of two: division would be slow
-    column = group.index_select(0, found) + (chosen & (member.numel() - 1)) * groups
-    return row.index_select(0, found), column, score.index_select(0, chosen)
-
-
-def sparse_rows(
-    scores: Tensor, eps: float | Tensor, sink: Tensor | None, maxima: Tensor, origin: Tensor, t: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None] | None:
+def solve_sparse(
+    scores: Tensor, eps: float | Tensor, sink: Tensor | None, may_be_empty: bool = True
+) -> tuple[Tensor, Tensor, Tensor, Support | None]:
     """
     Solve the rows of a block on the few scores above a lower bound.
 
@@ -197,16 +163,73 @@ def sparse_rows(
         scores (`torch.Tensor` of shape `(rows, keys)`): Scores.
         eps (`float` or `torch.Tensor` of shape `(rows, 1)`): alpha - 1.
         sink (`torch.Tensor` of shape `(rows, 1)`, *optional*): One more score of each row.
-        maxima, origin, t: From [`bound`].
+        may_be_empty (`bool`, *optional*, defaults to `True`): Whether a row may have nothing but -inf.
 
     Returns:
-        Row, column and weight of the support, its size in each row, and the weight of the sink; `None` if it is large.
+        `tuple`: Maximum and origin of each row, a lower bound of its shift, and its support; `None` if that is large.
     """
-    rows = scores.shape[0]
+    rows, keys = scores.shape
+    maxima = group_maxima(scores)
+    maximum = maxima.amax(-1, keepdim=True)
+    if sink is not None:
+        maximum = torch.maximum(maximum, sink)
+    origin = origin_of(maximum)
+    relative_sink = None if sink is None else sink - origin
+    low = torch.zeros_like(origin)
+    t = find_shift(maxima - origin, low, eps, relative_sink, _BOUND_STEPS, may_be_empty=may_be_empty)
+    t.mul_(1 - 4 * torch.finfo(scores.dtype).eps)
     reach = 1 / eps if isinstance(eps, float) else eps.reciprocal()
     # Rounding must not cut off what belongs to the support.
     margin = 4 * torch.finfo(scores.dtype).eps
     floor = (origin + t).sub_(reach * (1 + margin)).sub_(origin.abs(), alpha=margin)
+    support = _many_rows(scores, eps, relative_sink, maxima, floor, origin, t, may_be_empty)
+    return maximum, origin, t, support
+
+
+def divided(numbers: Tensor, by: int) -> Tensor:
+    """`numbers // by` for numbers that are not negative: a shift where that will do, which is three times as fast."""
+    return numbers >> by.bit_length() - 1 if by & (by - 1) == 0 else numbers // by
+
+
+def _places_above(values: Tensor, floor: Tensor) -> Tensor:
+    """Flat positions of the entries of `values`, `(n, m)`, above `floor`, `(n, 1)`."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero((values > floor).numpy()))  # several times as fast as `nonzero`
+    return (values > floor).view(-1).nonzero().squeeze(1)
+
+
+def _candidates(scores: Tensor, maxima: Tensor, floor: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Row, column and score of every entry above the floor of its row, row by row; `None` if they are many."""
+    (_, keys), groups = scores.shape, maxima.shape[1]
+    found = _places_above(maxima, floor)
+    if found.numel() > DENSE_GROUPS * maxima.numel():
+        return None
+    row = divided(found, groups)
+    group = found - row * groups
+    # A block has fewer than 2**31 scores.
+    member = torch.arange(0, keys, groups, dtype=torch.int32, device=scores.device)
+    places = (row * keys + group).int()[:, None] + member
+    score = scores.view(-1).index_select(0, places.view(-1))
+    chosen = _places_above(score.view(-1, member.numel()), floor.view(-1).index_select(0, row)[:, None])
+    if chosen.numel() > DENSE_KEYS * scores.numel():
+        return None
+    found = divided(chosen, member.numel())
+    column = group.index_select(0, found) + (chosen & (member.numel() - 1)) * groups  # a power of two
+    return row.index_select(0, found), column, score.index_select(0, chosen)
+
+
+def _many_rows(
+    scores: Tensor,
+    eps: float | Tensor,
+    sink: Tensor | None,
+    maxima: Tensor,
+    floor: Tensor,
+    origin: Tensor,
+    t: Tensor,
+    may_be_empty: bool,
+) -> Support | None:
+    """[`solve_sparse`] on the candidates alone; `None` if these are many."""
+    rows = scores.shape[0]
     candidates = _candidates(scores, maxima, floor)
     if candidates is None:
         return None
@@ -221,11 +244,13 @@ def sparse_rows(
     table = scores.new_full((width * rows,), -torch.inf).index_copy_(0, place, score).view(width, rows)
     t, eps, origin = t.view(1, -1), eps if isinstance(eps, float) else eps.view(1, -1), origin.view(1, -1)
     table -= origin
-    sink = None if sink is None else sink.view(1, -1) - origin
-    t = find_shift(table, t, eps, sink, steps=100, accuracy=2 * torch.finfo(scores.dtype).eps, dim=0)
+    sink = None if sink is None else sink.view(1, -1)
+    accuracy = 2 * torch.finfo(scores.dtype).eps
+    t = find_shift(table, t, eps, sink, 100, accuracy, dim=0, may_be_empty=may_be_empty)
     weight = powers(table, t, eps, slopes=False)[0].view(-1).index_select(0, place)
-    inside = weight.nonzero().squeeze(1)
-    if inside.numel() < weight.numel():
+    # A candidate without weight changes no result: a few of them cost less than taking them out.
+    if 8 * int(weight.count_nonzero()) < 7 * weight.numel():
+        inside = weight.nonzero().squeeze(1)
         row, column, weight = (x.index_select(0, inside) for x in (row, column, weight))
         counts = torch.bincount(row, minlength=rows)
     return row, column, weight, counts, None if sink is None else powers(sink, t, eps)[0]
@@ -280,8 +305,8 @@ class Scores:
         self.mask, self.bias = self.grouped(mask, torch.bool), self.grouped(bias)
         self.sinks = None if sinks is None else sinks.to(self.dtype).view(1, self.heads, self.groups, 1, 1)
         self.may_be_empty = mask is not None or bias is not None or (is_causal and self.keys < self.queries)
-        self.dense_only = self.keys < _UNIT or (alpha is None and alpha_value == 1.0)
-        self.unit = 1 if self.dense_only else _UNIT
+        self.dense_only = self.keys < UNIT or (alpha is None and alpha_value == 1.0)
+        self.unit = 1 if self.dense_only else UNIT
         missing = -self.keys % self.unit
         # Padding the keys copies them: for a few queries it is cheaper to pad the scores.
         few = self.queries * self.groups < 64
@@ -300,7 +325,8 @@ class Scores:
             return []
         blocks = []
         limit = _BLOCK_ENTRIES // (self.groups * self.keys) // 16 * 16
-        count = max(1 if self.groups * self.keys >= _BLOCK_ENTRIES else 16, min(_BLOCK_QUERIES, limit))
+        most = _BLOCK_QUERIES if self.is_causal else _FULL_BLOCK_QUERIES
+        count = max(1 if self.groups * self.keys >= _BLOCK_ENTRIES else 16, min(most, limit))
         shift = self.keys - self.queries
         for start in range(0, self.queries, count):
             end = min(start + count, self.queries)
@@ -377,11 +403,12 @@ class Scores:
             return None
         return self.rows(self.sinks.expand(self.batch, -1, -1, self.queries, 1), block)
 
-    def table_start(self, block: Block) -> Tensor:
-        """Position in the table of all keys of the first key that each row of a block sees, `(rows,)`."""
-        heads = torch.arange(block.first, self.batch * self.heads * self.keys, self.keys, device=self.device)
-        heads = heads.view(self.batch, self.heads)[block.batches, block.heads].reshape(-1, 1)
-        return heads.expand(-1, self.groups * (block.queries.stop - block.queries.start)).reshape(-1)
+    def table_places(self, block: Block, row: Tensor, column: Tensor) -> Tensor:
+        """Positions in the table of all keys of entries of a block."""
+        # A block has whole batch entries or some heads of one: its kv heads lie behind each other in the table.
+        first = (block.batches.start * self.heads + block.heads.start) * self.keys + block.first
+        head = divided(row, self.groups * (block.queries.stop - block.queries.start))
+        return head.mul_(self.keys).add_(column).add_(first).int()
 
     def stored(self, table: Tensor, block: Block) -> Tensor:
         """The stored patterns a block sees, `(kv heads, keys, m)`, of a table `(batch, kv_heads, keys, m)`."""

@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`retrieve`: the one door to one-step and multi-step attention. It checks, brings to canonical form, picks a backend."""
 
-import dataclasses
 import math
 import sys
 
@@ -17,30 +16,31 @@ from .normalizers import check_alpha
 MASKED_BELOW = -9e3
 
 
+def _check_tensor(name: str, tensor: torch.Tensor, axes: str) -> None:
+    if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+        raise TypeError(f"{name} must be a floating point tensor, got {getattr(tensor, 'dtype', type(tensor))}.")
+    if tensor.ndim != 4:
+        raise ValueError(f"{name} must have the four dimensions {axes}, got shape {tuple(tensor.shape)}.")
+
+
 def _check_tensors(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-    for name, tensor, axes in (
-        ("query", query, "(batch, heads, queries, head_dim)"),
-        ("key", key, "(batch, kv_heads, keys, head_dim)"),
-        ("value", value, "(batch, kv_heads, keys, value_dim)"),
-    ):
-        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
-            raise TypeError(f"{name} must be a floating point tensor, got {getattr(tensor, 'dtype', type(tensor))}.")
-        if tensor.ndim != 4:
-            raise ValueError(f"{name} must have the four dimensions {axes}, got shape {tuple(tensor.shape)}.")
+    _check_tensor("query", query, "(batch, heads, queries, head_dim)")
+    _check_tensor("key", key, "(batch, kv_heads, keys, head_dim)")
+    _check_tensor("value", value, "(batch, kv_heads, keys, value_dim)")
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(f"query, key and value must share one dtype, got {query.dtype}, {key.dtype}, {value.dtype}.")
-    if key.shape[:3] != value.shape[:3]:
+    batch, heads, _, head_dim = query.shape
+    key_batch, kv_heads, keys, key_dim = key.shape
+    if (key_batch, kv_heads, keys) != value.shape[:3]:
         raise ValueError(
             f"key of shape {tuple(key.shape)} and value of shape {tuple(value.shape)} must agree in batch, heads and keys."
         )
-    if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3]:
+    if batch != key_batch or head_dim != key_dim:
         raise ValueError(
             f"query of shape {tuple(query.shape)} and key of shape {tuple(key.shape)} must agree in batch and head_dim."
         )
-    if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
-        raise ValueError(
-            f"query has {query.shape[1]} heads, which is not a multiple of the {key.shape[1]} heads of key and value."
-        )
+    if kv_heads == 0 or heads % kv_heads:
+        raise ValueError(f"query has {heads} heads, which is not a multiple of the {kv_heads} heads of key and value.")
 
 
 def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Tensor) -> float | torch.Tensor:
@@ -100,7 +100,7 @@ def _canonical_mask(
 
 def _check_number(name: str, value: float, least: float, most: float, meaning: str) -> None:
     """`least <= value <= most`, and a number; comparisons only, so that torch.compile may make it symbolic."""
-    if isinstance(value, (bool, torch.Tensor)) or not isinstance(value, (int, float)):
+    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise TypeError(f"{name} must be {meaning}, got {value!r}.")
     if not least <= value <= most:
         raise ValueError(f"{name} must be {meaning}, got {value!r}.")
@@ -137,13 +137,13 @@ def _check_options(problem: RetrievalProblem) -> None:
 
 def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     """
-    Check a problem as a user poses it, and bring it to the form that backends take.
+    Check a problem as a user poses it, and bring it to the form that backends take: the same object, changed.
 
     Args:
         problem ([`RetrievalProblem`]): With the arguments of [`retrieve`] as they were given.
     """
-    query, key, value = problem.query, problem.key, problem.value
-    _check_tensors(query, key, value)
+    query, key = problem.query, problem.key
+    _check_tensors(query, key, problem.value)
     check_alpha(problem.alpha)
     check_beta(problem.beta)
     _check_options(problem)
@@ -152,17 +152,17 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
         scaling = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     if problem.return_trace and (problem.softcap is not None or scaling <= 0):
         raise ValueError("return_trace needs scaling > 0 and no softcap: otherwise retrieval descends no energy.")
-    mask, bias = _canonical_mask(problem.mask, problem.bias, (*query.shape[:3], key.shape[2]))
-    return dataclasses.replace(
-        problem,
-        scaling=float(scaling),
-        beta=_canonical_setting("beta", problem.beta, query),
-        alpha=_canonical_setting("alpha", problem.alpha, query),
-        tolerance=float(problem.tolerance),
-        mask=mask,
-        bias=bias,
-        dropout=float(problem.dropout),
+    problem.scaling, problem.tolerance, problem.dropout = (
+        float(scaling),
+        float(problem.tolerance),
+        float(problem.dropout),
     )
+    problem.beta = _canonical_setting("beta", problem.beta, query)
+    problem.alpha = _canonical_setting("alpha", problem.alpha, query)
+    if problem.mask is not None or problem.bias is not None:
+        shape = (*query.shape[:3], key.shape[2])
+        problem.mask, problem.bias = _canonical_mask(problem.mask, problem.bias, shape)
+    return problem
 
 
 def retrieve(
@@ -243,27 +243,26 @@ def retrieve(
     True
     ```
     """
-    problem = canonical(
-        RetrievalProblem(
-            query,
-            key,
-            value,
-            scaling=scaling,
-            beta=beta,
-            alpha=alpha,
-            steps=steps,
-            tolerance=tolerance,
-            mask=mask,
-            bias=bias,
-            is_causal=is_causal,
-            sliding_window=sliding_window,
-            softcap=softcap,
-            sinks=sinks,
-            dropout=dropout,
-            return_weights=return_weights,
-            return_trace=return_trace,
-        )
+    problem = RetrievalProblem(
+        query,
+        key,
+        value,
+        scaling,
+        beta,
+        alpha,
+        steps,
+        tolerance,
+        mask,
+        bias,
+        is_causal,
+        sliding_window,
+        softcap,
+        sinks,
+        dropout,
+        return_weights,
+        return_trace,
     )
+    canonical(problem)
     chosen, reason = select_backend(problem, backend)
     if not torch.compiler.is_compiling():
         logger.debug("retrieve uses backend %s: %s", chosen.name, reason)

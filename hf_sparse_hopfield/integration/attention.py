@@ -45,6 +45,13 @@ def sparse_hopfield_attention_forward(
     scaling: float | torch.Tensor | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
+    position_bias: torch.Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    sliding_window: int | None = None,
+    cu_seq_lens_q: torch.Tensor | None = None,
+    cu_seq_lens_k: torch.Tensor | None = None,
+    output_attentions: bool | None = None,
     **kwargs,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """
@@ -60,19 +67,19 @@ def sparse_hopfield_attention_forward(
         scaling (`float`, *optional*): The model's own scaling.
         dropout (`float`, *optional*): Probability of dropping a weight.
         is_causal (`bool`, *optional*): Causality where there is no mask; otherwise `module.is_causal`.
-        **kwargs: The score modifiers `position_bias`, `softcap`, `s_aux`, `sliding_window`, `cu_seq_lens_q` and
-            `cu_seq_lens_k` are honoured, `output_attentions` asks for the weights; what is unknown is refused.
+        position_bias (`torch.Tensor`, *optional*): Added to the scores.
+        softcap (`float`, *optional*): Limit of the scores before the normaliser.
+        s_aux (`torch.Tensor` of shape `(heads,)`, *optional*): Sinks: logits of one more column.
+        sliding_window (`int`, *optional*): Keys that a causal query sees, where there is no mask.
+        cu_seq_lens_q, cu_seq_lens_k (`torch.Tensor`, *optional*): Cumulative lengths of sequences packed into one row.
+        output_attentions (`bool`, *optional*): Whether the weights are wanted.
+        **kwargs: What attention modules pass besides: what changes no score is let through, the unknown is refused.
 
     Returns:
         `tuple`: The read-out of shape `(batch, queries, heads, value_dim)`, and the weights of shape
         `(batch, heads, queries, keys)` if they were asked for.
     """
-    position_bias = kwargs.pop("position_bias", None)
-    softcap = kwargs.pop("softcap", None)
-    sinks = kwargs.pop("s_aux", None)
-    sliding_window = kwargs.pop("sliding_window", None)
-    starts_q, starts_k = kwargs.pop("cu_seq_lens_q", None), kwargs.pop("cu_seq_lens_k", None)
-    return_weights = bool(kwargs.pop("output_attentions", False)) or _attentions_are_captured()
+    return_weights = bool(output_attentions) or _attentions_are_captured()
     _refuse_unknown(module, kwargs)
 
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
@@ -83,8 +90,9 @@ def sparse_hopfield_attention_forward(
         # Only the first call with an empty static cache comes like this: the rest of the cache is not filled yet.
         key, value, keys = key[:, :, :queries], value[:, :, :queries], queries
         position_bias = None if position_bias is None else position_bias[..., :queries]
-    if starts_q is not None:
-        packed = _packed_mask(starts_q, starts_k if starts_k is not None else starts_q, queries, keys)
+    if cu_seq_lens_q is not None:
+        starts = cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k
+        packed = _packed_mask(cu_seq_lens_q, starts, queries, keys)
         attention_mask = packed if attention_mask is None else _both(packed, attention_mask)
     if attention_mask is not None and attention_mask.shape[-1] > keys:
         attention_mask = attention_mask[..., :keys]  # some families hand over the mask of the whole static cache
@@ -98,7 +106,7 @@ def sparse_hopfield_attention_forward(
 
     retrieval = _retrieval_of(module)
     if retrieval is None:
-        simple = not return_weights and softcap is None and sinks is None and not isinstance(scaling, torch.Tensor)
+        simple = not return_weights and softcap is None and s_aux is None and not isinstance(scaling, torch.Tensor)
         if simple and not (is_causal and sliding_window is not None):
             return sdpa_attention_forward(
                 module,
@@ -133,7 +141,7 @@ def sparse_hopfield_attention_forward(
         is_causal=is_causal,
         sliding_window=sliding_window,
         softcap=softcap,
-        sinks=sinks,
+        sinks=s_aux,
         dropout=dropout,
         return_weights=return_weights,
         backend=backend,
@@ -149,15 +157,15 @@ def _attentions_are_captured() -> bool:
 
 
 def _refuse_unknown(module: torch.nn.Module, kwargs: dict) -> None:
-    unknown = sorted(
+    unknown = [
         name
         for name, value in kwargs.items()
         if value is not None and name not in _HARMLESS and not name.startswith(_HARMLESS_PREFIXES)
-    )
+    ]
     if unknown:
         raise ValueError(
-            f"{type(module).__name__} passes {unknown} to its attention, which sparse_hopfield does not know: the result "
-            "might differ from what the model means. Use another attention implementation for this model."
+            f"{type(module).__name__} passes {sorted(unknown)} to its attention, which sparse_hopfield does not know: "
+            "the result might differ from what the model means. Use another attention implementation for this model."
         )
 
 

@@ -219,9 +219,10 @@ def bind(model: "PreTrainedModel") -> list[str]:
         _attach(site, retrieval)
         owner = next((config for config in site.configs if getattr(config, ATTENTION_NAME, None) is not None), None)
         if owner is not None:
-            owner.sparse_hopfield = SparseHopfieldConfig.from_dict(
-                owner.sparse_hopfield
-            )  # whole, if it was a partial dict
+            # Whole, if it was a partial dict; and one object, which `check_current` knows at a glance.
+            owner.sparse_hopfield = SparseHopfieldConfig.from_dict(owner.sparse_hopfield)
+            if retrieval is not None:
+                retrieval.source = owner.sparse_hopfield
         if retrieval is not None and not site.kind.registry:
             retrieval.patched_class = type(site.module)
             patches.patch(type(site.module))
@@ -278,6 +279,16 @@ def is_converted(model: nn.Module) -> bool:
 def is_bound(model: nn.Module) -> bool:
     """Whether any attention module of the model retrieves sparsely."""
     return any(isinstance(module, LayerRetrieval) for module in model.modules())
+
+
+def retrieves(model: nn.Module) -> bool:
+    """Whether a model retrieves with settings of ours: converted, by the name of its attention, or made of our layers."""
+    return is_own(model) or any(isinstance(module, RetrievalParameters) for module in model.modules())
+
+
+def is_own(model: nn.Module) -> bool:
+    """Whether a model is of one of the classes in `models/`."""
+    return type(model).__module__.startswith(f"{__package__.rpartition('.')[0]}.models.")
 
 
 def _attach(site: Site, retrieval: LayerRetrieval | None) -> None:

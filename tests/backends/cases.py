@@ -211,12 +211,21 @@ def cases(draw, max_length: int = 40, max_head_dim: int = 24, alphas: tuple = (1
 
 
 def evaluate(run: Run, problem: RetrievalProblem, leaves: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Output and the gradient of every leaf, for an upstream gradient that depends on the shape alone."""
+    """
+    Output and the gradient of every leaf, for an upstream gradient that depends on the shape alone; and the output where
+    no gradient is wanted, which backends may take a shorter way to.
+    """
     output = run(problem).output
+    with torch.no_grad():
+        alone = run(problem).output
     numbers = torch.Generator().manual_seed(7)
     upstream = torch.randn(output.shape, generator=numbers, dtype=torch.float64).to(output.dtype).to(output.device)
     gradients = torch.autograd.grad(output, list(leaves.values()), upstream, allow_unused=True, materialize_grads=True)
-    return {"output": output.detach(), **dict(zip(leaves, gradients, strict=True))}
+    return {
+        "output": output.detach(),
+        "output without gradients": alone,
+        **dict(zip(leaves, gradients, strict=True)),
+    }
 
 
 def difference(

@@ -27,6 +27,7 @@ def small_blocks(monkeypatch):
     """Many blocks of few rows, as long sequences have them."""
     monkeypatch.setattr(blocks, "_BLOCK_ENTRIES", 1 << 13)
     monkeypatch.setattr(blocks, "_BLOCK_QUERIES", 16)
+    monkeypatch.setattr(blocks, "_FULL_BLOCK_QUERIES", 16)
     monkeypatch.setattr(blocked, "_DENSE_ENTRIES", 1 << 11)
 
 

@@ -233,9 +233,11 @@ def test_really_uses_threads():
     assert library._core.hopfield_threads(2) == 2
 
 
+@pytest.mark.parametrize("kept", [5, 64])
 @pytest.mark.parametrize("queries", [2, 50])
 @pytest.mark.parametrize("sharpness", [1e-3, 3.0])
-def test_writes_only_where_it_should(queries, sharpness):
+def test_writes_only_where_it_should(queries, sharpness, kept, monkeypatch):
+    monkeypatch.setattr(library, "_KEPT_PER_ROW", kept)
     margin, keys, width, value_dim = 64, 77, 13, 11
     guards = []
 
@@ -252,33 +254,13 @@ def test_writes_only_where_it_should(queries, sharpness):
     query *= sharpness
     blocks = -(-queries // library.BLOCK_ROWS) * 2
     states = guarded(2 * queries, library.ROW_STATE)
-    support = guarded(blocks, library.BLOCK_ROWS * 2 * 5)
-    options = {
-        "beta": None,
-        "alpha": None,
-        "mask": None,
-        "bias": None,
-        "sinks": None,
-        "scaling": width**-0.5,
-        "beta_value": 1.0,
-        "alpha_value": 2.0,
-        "is_causal": False,
-        "sliding_window": 0,
-        "dropout": 0.0,
-        "seed": 0,
-        "support_per_row": 5,
-        "states": states,
-        "support": support,
-    }
+    support = guarded(blocks, library.BLOCK_ROWS * 2 * library.kept_per_row(keys))
+    problem = (query, key, value, *(None,) * 6, width**-0.5, 1.0, 2.0, False, 0, 0.0)
     output = guarded(1, 2, queries, value_dim)
-    library.call("hopfield_forward", query, key, value, output=output, **options)
-    gradients = {
-        "query_gradient": guarded(*query.shape),
-        "key_gradient": guarded(*key.shape),
-        "value_gradient": guarded(*value.shape),
-        "alpha_gradient": guarded(2 * queries),
-    }
-    library.call("hopfield_backward", query, key, value, output_gradient=upstream, **gradients, **options)
+    library.call_forward(output, states, support, *problem)
+    gradients = (guarded(*query.shape), guarded(*key.shape), guarded(*value.shape))
+    of_alpha = guarded(2 * queries)
+    library.call_backward((states, support, upstream, *gradients, None, of_alpha, None, None), *problem)
     for memory in guards:
         assert (memory[:margin] == 12345.0).all() and (memory[-margin:] == 12345.0).all()
     expected = reference.run(in_double(problem_of(query, key, value))).output

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from .. import Backend, RetrievalProblem, RetrievalResult, register_backend
+from ..directness import is_direct
 from . import library, ops  # noqa: F401  (registers the operators)
 
 
@@ -27,16 +28,18 @@ def refusal(problem: RetrievalProblem) -> str | None:
         return "it never forms all weights or a trace"
     if problem.softcap is not None:
         return "it has no softcap"
-    settings = [t for t in (problem.alpha, problem.beta, problem.bias, problem.sinks) if isinstance(t, Tensor)]
-    if any(t.dtype == torch.float64 for t in settings):
-        return "it computes in float32, and alpha, beta, bias or sinks are float64"
-    if max(query.shape[2], key.shape[2]) > _MAX_INDEX:
-        return f"{max(query.shape[2], key.shape[2])} positions do not fit its 32-bit indices"
+    for setting in (problem.alpha, problem.beta, problem.bias, problem.sinks):
+        if isinstance(setting, Tensor) and setting.dtype == torch.float64:
+            return "it computes in float32, and alpha, beta, bias or sinks are float64"
+    longest = max(query.shape[2], key.shape[2])
+    if longest > _MAX_INDEX:
+        return f"{longest} positions do not fit its 32-bit indices"
     return None
 
 
 def _vectors(tensor: Tensor) -> Tensor:
-    tensor = tensor.to(torch.float32)
+    if tensor.dtype != torch.float32:
+        tensor = tensor.to(torch.float32)
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
@@ -47,47 +50,35 @@ def _setting(setting: float | Tensor | None) -> tuple[Tensor | None, float]:
 
 def run(problem: RetrievalProblem) -> RetrievalResult:
     """Compute `problem` with the compiled core; see `RetrievalProblem` for what each field means."""
-    state, key, value = _vectors(problem.query), _vectors(problem.key), _vectors(problem.value)
+    query, mask, bias, sinks, tolerance = problem.query, problem.mask, problem.bias, problem.sinks, problem.tolerance
+    dtype = query.dtype
+    state, key, value = _vectors(query), _vectors(problem.key), _vectors(problem.value)
     beta, beta_value = _setting(problem.beta)
     alpha, alpha_value = _setting(problem.alpha)
-    bias = None if problem.bias is None else problem.bias.to(torch.float32)
-    sinks = None if problem.sinks is None else problem.sinks.to(torch.float32)
+    bias = None if bias is None else bias.to(torch.float32)
+    sinks = None if sinks is None else sinks.to(torch.float32)
     sources = (state, key, value, beta, alpha, bias, sinks)
-    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in sources)
+    direct = is_direct(*sources, mask)
+    keep = not direct and torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in sources)
+    fixed = (problem.scaling, beta_value, alpha_value, problem.is_causal, problem.sliding_window or 0)
 
     def read(state: Tensor, stored: Tensor, dropout: float = 0.0) -> Tensor:
         # drawn from torch's generator: torch.manual_seed and gradient checkpointing reproduce it
         seed = torch.randint(2**62, ()) if dropout else None
-        output, _, _ = torch.ops.hf_sparse_hopfield.native_forward(
-            state,
-            key,
-            stored,
-            beta,
-            alpha,
-            problem.mask,
-            bias,
-            sinks,
-            seed,
-            problem.scaling,
-            beta_value,
-            alpha_value,
-            problem.is_causal,
-            problem.sliding_window or 0,
-            dropout,
-            keep,
-        )
-        return output
+        inputs = (state, key, stored, beta, alpha, mask, bias, sinks, seed, *fixed, dropout)
+        return ops.read_out(*inputs) if direct else torch.ops.hf_sparse_hopfield.native_forward(*inputs, keep)[0]
 
     active = None
     for _ in range(problem.steps - 1):
         new = read(state, key)
-        if problem.tolerance > 0:
-            moving = (new - state).detach().norm(dim=-1, keepdim=True) >= problem.tolerance
+        if tolerance > 0:
+            moving = (new - state).detach().norm(dim=-1, keepdim=True) >= tolerance
             state = new if active is None else torch.where(active, new, state)
             active = moving if active is None else active & moving
         else:
             state = new
-    return RetrievalResult(read(state, value, problem.dropout).to(problem.value.dtype))
+    output = read(state, value, problem.dropout)
+    return RetrievalResult(output if output.dtype == dtype else output.to(dtype))
 
 
 register_backend(Backend("native", run, refusal))

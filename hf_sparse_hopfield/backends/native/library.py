@@ -17,10 +17,15 @@ BLOCK_ROWS = 32
 ROW_STATE = 4
 LEVELS = ("generic", "AVX2", "AVX-512")
 
+# Mean support of a block up to which it is kept; more is computed again, at the price of one matrix product.
+_KEPT_PER_ROW = 64
+
+# Sizes and flags (12), vectors (3 x 4), settings (2 x 4), mask and bias (2 x 5), sinks, output (4), states, support;
+# gradients (4 x 4), gradient of the bias (5), of alpha, sinks and beta (3); and four reals.
+_FORWARD = struct.Struct(f"=49q{24 * 8}x4d")
+_BACKWARD = struct.Struct("=73q4d")
 _NO_VECTORS = (0, 0, 0, 0)
-# Sizes and flags (12), vectors (3 x 4), settings (2 x 4), mask and bias (2 x 5), sinks, output (4), states, support,
-# gradients (4 x 4), gradient of the bias (5), of alpha, sinks and beta (3), and four reals.
-_LAYOUT = struct.Struct("=73q4d")
+_NO_SCORES = (0, 0, 0, 0, 0)
 
 
 def find() -> tuple[ctypes.CDLL | None, str | None]:
@@ -45,7 +50,7 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
             reason = f"{path.name} cannot be loaded: {error}"
             continue
         size.restype = ctypes.c_int64
-        if size() != _LAYOUT.size:
+        if size() != _BACKWARD.size:
             reason = f"{path.name} belongs to another version of the package"
             continue
         for name in ("hopfield_forward", "hopfield_backward"):
@@ -65,15 +70,18 @@ def limit_level(level: int) -> str:
     return LEVELS[_core.hopfield_level(level)]
 
 
-def _vectors(tensor: torch.Tensor | None) -> tuple[int, ...]:
+def kept_per_row(keys: int) -> int:
+    """Entries of the support that a row has room for."""
+    return min(_KEPT_PER_ROW, keys)
+
+
+def _vectors(tensor: torch.Tensor) -> tuple[int, ...]:
     """Address and strides of a tensor whose last dimension is contiguous."""
-    return _NO_VECTORS if tensor is None else (tensor.data_ptr(), *tensor.stride()[:3])
+    return tensor.data_ptr(), *tensor.stride()[:3]
 
 
-def _broadcast(tensor: torch.Tensor | None, dimensions: int) -> tuple[int, ...]:
+def _broadcast(tensor: torch.Tensor, dimensions: int) -> tuple[int, ...]:
     """Address and strides of a tensor that is broadcast: where it has size 1 it does not move."""
-    if tensor is None:
-        return (0,) * (dimensions + 1)
     strides = [0 if size == 1 else stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
     return (tensor.data_ptr(), *strides[:dimensions])
 
@@ -82,77 +90,101 @@ def _address(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def call(
-    function: str,
+def _call(
+    name: str,
+    layout: struct.Struct,
+    targets: tuple[int, ...],
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    *,
     beta: torch.Tensor | None,
     alpha: torch.Tensor | None,
     mask: torch.Tensor | None,
     bias: torch.Tensor | None,
     sinks: torch.Tensor | None,
+    seed: torch.Tensor | None,
     scaling: float,
     beta_value: float,
     alpha_value: float,
     is_causal: bool,
     sliding_window: int,
     dropout: float,
-    seed: int,
-    support_per_row: int,
-    states: torch.Tensor | None = None,
-    support: torch.Tensor | None = None,
-    output: torch.Tensor | None = None,
-    output_gradient: torch.Tensor | None = None,
-    query_gradient: torch.Tensor | None = None,
-    key_gradient: torch.Tensor | None = None,
-    value_gradient: torch.Tensor | None = None,
-    bias_gradient: torch.Tensor | None = None,
-    alpha_gradient: torch.Tensor | None = None,
-    sink_gradient: torch.Tensor | None = None,
-    beta_gradient: torch.Tensor | None = None,
 ) -> None:
-    """Run `hopfield_forward` or `hopfield_backward` on tensors that the caller keeps alive; see source/problem.hpp."""
+    """Pack a problem as source/problem.hpp has it and run a function of the core on it."""
     if _core is None:
         raise RuntimeError(f"the compiled core is not built ({missing})")
     batch, heads, queries, head_dim = query.shape
-    packed = _LAYOUT.pack(
+    _, kv_heads, keys, value_dim = value.shape
+    sinks = None if sinks is None else sinks.contiguous()
+    packed = layout.pack(
         batch,
         heads,
-        key.shape[1],
+        kv_heads,
         queries,
-        key.shape[2],
+        keys,
         head_dim,
-        value.shape[3],
+        value_dim,
         is_causal,
         sliding_window,
-        seed,
+        0 if seed is None else int(seed),
         torch.get_num_threads(),
-        support_per_row,
-        *_vectors(query),
-        *_vectors(key),
-        *_vectors(value),
-        *_broadcast(beta, 3),
-        *_broadcast(alpha, 3),
-        *_broadcast(mask, 4),
-        *_broadcast(bias, 4),
-        _address(sinks),
-        *_vectors(output),
-        _address(states),
-        _address(support),
-        *_vectors(output_gradient),
-        *_vectors(query_gradient),
-        *_vectors(key_gradient),
-        *_vectors(value_gradient),
-        *_broadcast(bias_gradient, 4),
-        _address(alpha_gradient),
-        _address(sink_gradient),
-        _address(beta_gradient),
+        kept_per_row(keys),
+        query.data_ptr(),
+        *query.stride()[:3],
+        key.data_ptr(),
+        *key.stride()[:3],
+        value.data_ptr(),
+        *value.stride()[:3],
+        *(_NO_VECTORS if beta is None else _broadcast(beta, 3)),
+        *(_NO_VECTORS if alpha is None else _broadcast(alpha, 3)),
+        *(_NO_SCORES if mask is None else _broadcast(mask, 4)),
+        *(_NO_SCORES if bias is None else _broadcast(bias, 4)),
+        0 if sinks is None else sinks.data_ptr(),
+        *targets,
         scaling,
         beta_value,
         alpha_value,
         dropout,
     )
-    if getattr(_core, function)(packed):
-        raise MemoryError(f"the compiled core could not allocate its buffers for {key.shape[2]} keys")
+    if getattr(_core, name)(packed):
+        raise MemoryError(f"the compiled core could not allocate its buffers for {keys} keys")
+
+
+def call_forward(output: torch.Tensor, states: torch.Tensor | None, support: torch.Tensor | None, *problem) -> None:
+    """
+    Run the forward pass on tensors that the caller keeps alive.
+
+    Args:
+        output (`torch.Tensor` of shape `(batch, heads, queries, value_dim)`): Written to.
+        states, support (`torch.Tensor`, *optional*): Written to; `None` if there will be no backward pass.
+        *problem: Arguments of `_call` from `query` on.
+    """
+    targets = (output.data_ptr(), *output.stride()[:3], _address(states), _address(support))
+    _call("hopfield_forward", _FORWARD, targets, *problem)
+
+
+def call_backward(written: tuple[torch.Tensor | None, ...], *problem) -> None:
+    """
+    Run the backward pass on tensors that the caller keeps alive.
+
+    Args:
+        written (`tuple`):
+            States, support and the gradient of the output, which are read; gradients of query, key and value, and those
+            of beta, alpha, bias and sinks or `None`, which are written to.
+        *problem: Arguments of `_call` from `query` on.
+    """
+    states, support, upstream, query, key, value, beta, alpha, bias, sinks = written
+    targets = (
+        *_NO_VECTORS,
+        states.data_ptr(),
+        support.data_ptr(),
+        *_vectors(upstream),
+        *_vectors(query),
+        *_vectors(key),
+        *_vectors(value),
+        *(_NO_SCORES if bias is None else _broadcast(bias, 4)),
+        _address(alpha),
+        _address(sinks),
+        _address(beta),
+    )
+    _call("hopfield_backward", _BACKWARD, targets, *problem)

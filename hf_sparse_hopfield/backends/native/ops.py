@@ -9,11 +9,8 @@ front: pages that no row needs are never touched, and rows that do not fit are c
 import torch
 from torch import Tensor
 
-from .library import BLOCK_ROWS, ROW_STATE, call
+from .library import BLOCK_ROWS, ROW_STATE, call_backward, call_forward, kept_per_row
 
-
-# Mean support of a block up to which it is kept; more is computed again, at the price of one matrix product.
-_KEPT_PER_ROW = 64
 
 _ARGUMENTS = (
     "Tensor query, Tensor key, Tensor value, Tensor? beta, Tensor? alpha, Tensor? mask, Tensor? bias, Tensor? sinks, "
@@ -27,18 +24,21 @@ _LIBRARY.define(
 )
 
 
-def _kept_per_row(keys: int) -> int:
-    return min(_KEPT_PER_ROW, keys)
-
-
-def _forward_outputs(query: Tensor, key: Tensor, value: Tensor, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _output(query: Tensor, value: Tensor) -> Tensor:
     batch, heads, queries, _ = query.shape
+    width = value.shape[3]
     # (batch, queries, heads, dim) in memory, as models want it next
-    output = value.new_empty((batch, queries, heads, value.shape[3])).transpose(1, 2)
+    strides = (queries * heads * width, width, heads * width, 1)
+    return torch.empty_strided((batch, heads, queries, width), strides, dtype=torch.float32, device=value.device)
+
+
+def _kept(query: Tensor, key: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
+    """States and support of the rows."""
+    batch, heads, queries, _ = query.shape
     blocks = batch * heads * ((queries + BLOCK_ROWS - 1) // BLOCK_ROWS) if keep else 0
     states = query.new_empty((batch * heads * queries if keep else 0, ROW_STATE), dtype=torch.int32)
-    support = query.new_empty((blocks, BLOCK_ROWS * 2 * _kept_per_row(key.shape[2])), dtype=torch.int32)
-    return output, states, support
+    support = query.new_empty((blocks, BLOCK_ROWS * 2 * kept_per_row(key.shape[2])), dtype=torch.int32)
+    return states, support
 
 
 def _backward_outputs(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, wanted: list[bool]):
@@ -56,73 +56,42 @@ def _rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] <= 1 else tensor.contiguous()
 
 
-def _shared(
-    beta, alpha, mask, bias, sinks, seed, scaling, beta_value, alpha_value, is_causal, window, dropout
-) -> dict:
-    return {
-        "beta": beta,
-        "alpha": alpha,
-        "mask": mask,
-        "bias": bias,
-        "sinks": None if sinks is None else sinks.contiguous(),
-        "scaling": scaling,
-        "beta_value": beta_value,
-        "alpha_value": alpha_value,
-        "is_causal": is_causal,
-        "sliding_window": window,
-        "dropout": dropout,
-        "seed": 0 if seed is None else int(seed),
-    }
+def read_out(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *settings,
+    states: Tensor | None = None,
+    support: Tensor | None = None,
+) -> Tensor:
+    """The output of one step; `settings` are those of the operator from `beta` to `dropout`."""
+    output = _output(query, value)
+    if output.numel() == 0 or key.shape[2] == 0:
+        if states is not None:
+            states.zero_()
+        return output.zero_()
+    call_forward(output, states, support, _rows(query), _rows(key), _rows(value), *settings)
+    return output
 
 
 def _forward(query: Tensor, key: Tensor, value: Tensor, *rest) -> tuple[Tensor, Tensor, Tensor]:
-    keep = rest[-1]
-    output, states, support = _forward_outputs(query, key, value, keep)
-    if output.numel() == 0 or key.shape[2] == 0:
-        states.zero_()
-        return output.zero_(), states, support
-    call(
-        "hopfield_forward",
-        _rows(query),
-        _rows(key),
-        _rows(value),
-        **_shared(*rest[:-1]),
-        output=output,
-        states=states if keep else None,
-        support=support if keep else None,
-        support_per_row=_kept_per_row(key.shape[2]),
-    )
-    return output, states, support
+    *settings, keep = rest
+    states, support = _kept(query, key, keep)
+    kept = {"states": states, "support": support} if keep else {}
+    return read_out(query, key, value, *settings, **kept), states, support
 
 
 def _backward(gradient: Tensor, states: Tensor, support: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest):
     *settings, wanted = rest
-    bias = settings[3]
-    results = _backward_outputs(query, key, value, bias, wanted)
+    results = _backward_outputs(query, key, value, settings[3], wanted)
     if gradient.numel() == 0 or key.shape[2] == 0:
         return tuple(result.zero_() for result in results)
     for result in results[3:]:
         result.zero_()
     targets = [t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.new_empty(t.shape) for t in results[:3]]
-    want_beta, want_alpha, want_bias, want_sinks = wanted
-    call(
-        "hopfield_backward",
-        _rows(query),
-        _rows(key),
-        _rows(value),
-        **_shared(*settings),
-        states=states,
-        support=support,
-        support_per_row=_kept_per_row(key.shape[2]),
-        output_gradient=_rows(gradient),
-        query_gradient=targets[0],
-        key_gradient=targets[1],
-        value_gradient=targets[2],
-        beta_gradient=results[3] if want_beta else None,
-        alpha_gradient=results[4] if want_alpha else None,
-        bias_gradient=results[5] if want_bias else None,
-        sink_gradient=results[6] if want_sinks else None,
-    )
+    asked = (result if is_wanted else None for result, is_wanted in zip(results[3:], wanted, strict=True))
+    written = (states, support, _rows(gradient), *targets, *asked)
+    call_backward(written, _rows(query), _rows(key), _rows(value), *settings)
     for result, target in zip(results, targets, strict=False):
         if result is not target:
             result.copy_(target)
@@ -130,7 +99,7 @@ def _backward(gradient: Tensor, states: Tensor, support: Tensor, query: Tensor, 
 
 
 def _forward_fake(query: Tensor, key: Tensor, value: Tensor, *rest) -> tuple[Tensor, Tensor, Tensor]:
-    return _forward_outputs(query, key, value, rest[-1])
+    return _output(query, value), *_kept(query, key, rest[-1])
 
 
 def _backward_fake(

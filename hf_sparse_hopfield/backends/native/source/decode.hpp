@@ -123,7 +123,7 @@ static float decode_solve(const Problem &problem, const Workspace &space, int64_
                                h, i, s * space.segment, range);
   }
   RowResult result = solve_row(space, family_at(problem, b, h, i), scores, space.maxima, space.segments, 0,
-                               problem.sinks ? problem.sinks + h : nullptr, poisoned, space.list_weights,
+                               problem.sinks ? problem.sinks + h : nullptr, poisoned, nullptr, space.list_weights,
                                space.list_indices);
   if (problem.states) {
     const int64_t blocks = (problem.queries + block_rows - 1) / block_rows;

@@ -238,37 +238,42 @@ static int keep_positive(const float *weights, const int32_t *indices, int64_t c
   return kept;
 }
 
-// Solves one row. `maxima` has room for one more vector, in which a sink takes part in the bound. The list goes to
-// `weights` / `indices`, which have room for `space.list_limit` entries and two vectors.
+// Puts the sink of a row behind its maxima, where it takes part in the bound; returns how many vectors there are then.
+static inline int64_t join_sink(float *maxima, int64_t segments, const float *sink) {
+  if (!sink) return segments;
+  Vector one = spread(-infinity);
+  one[0] = *sink;
+  store(maxima + segments * lanes, one);
+  return segments + 1;
+}
+
+// Solves one row. `maxima` has room for one more vector, for the sink; `known` is null, or what `bounds_of` found. The
+// list goes to `weights` / `indices`, which have room for `space.list_limit` entries and two vectors.
 static RowResult solve_row(const Workspace &space, const Family &family, float *scores, float *maxima,
-                           int64_t segments,
-                           int64_t first_column, const float *sink, bool poisoned, float *weights, int32_t *indices) {
+                           int64_t segments, int64_t first_column, const float *sink, bool poisoned,
+                           const Bounds *known, float *weights, int32_t *indices) {
   RowResult result{{0.0f, 0.0f, 0, -1}, false, 1.0f, indices, weights};
-  int64_t count = segments;
-  if (sink) {
-    Vector one = spread(-infinity);
-    one[0] = *sink;
-    store(maxima + count * lanes, one);
-    ++count;
-    poisoned |= *sink != *sink;
-  }
+  const int64_t count = known ? segments + (sink ? 1 : 0) : join_sink(maxima, segments, sink);
+  if (sink) poisoned |= *sink != *sink;
   if (count == 0 && !poisoned) return result;
   Vector best = spread(-infinity);
-  for (int64_t s = 0; s < count; ++s) best = larger(best, load(maxima + s * lanes));
-  float top = largest_of(best);
+  if (!known) {
+    for (int64_t s = 0; s < count; ++s) best = larger(best, load(maxima + s * lanes));
+  }
+  float top = known ? known->top : largest_of(best);
   if (poisoned || !(top < infinity)) {
     result.state.count = row_is_nan;
     return result;
   }
   if (top == -infinity) return result;
-  float t = HOPFIELD_BY_KIND(coarse_bound, family, best, top);
+  float t = known ? known->coarse : HOPFIELD_BY_KIND(coarse_bound, family, best, top);
   int64_t survivors = -1;
   float limit = limit_of(family, top, t);
   bool dense = family.kind == softmax_kind || looks_dense(maxima, segments, limit);
   int steps = dense ? 1 : 4;
   if (dense && is_costly(family)) dense = !is_half_empty(scores, segments * space.group, limit);
   if (!dense) {
-    t = HOPFIELD_BY_KIND(fine_bound, family, maxima, count, top, t, steps);
+    t = known ? known->fine : HOPFIELD_BY_KIND(fine_bound, family, maxima, count, top, t, steps);
     survivors = collect(space, scores, maxima, segments, first_column, limit_of(family, top, t), top);
   }
   int64_t vectors = segments * space.group;
@@ -409,12 +414,28 @@ static void forward_block(const Problem &problem, const Workspace &space, int64_
   const float *sink = problem.sinks ? problem.sinks + h : nullptr;
   RowResult results[block_rows];
   int64_t listed = 0, used = 0;
+  // Where all rows are of one family, and of one that is cheap to evaluate, several are bounded at a time.
+  const int64_t segments = block.last - block.first, apart = (space.segments + 1) * lanes;
+  Family family = family_at(problem, b, h, start);
+  const bool uniform = !problem.alpha || problem.alpha_stride[2] == 0;
+  const bool together = uniform && (family.kind == two_kind || family.kind == three_halves_kind) && segments > 0;
+  Bounds bounds[bound_rows];
   for (int row = 0; row < rows; ++row) {
-    Family family = family_at(problem, b, h, start + row);
+    float *maxima = space.maxima + row * apart;
+    if (!uniform) family = family_at(problem, b, h, start + row);
+    const bool known = together && row / bound_rows * bound_rows + bound_rows <= rows;
+    if (known && row % bound_rows == 0) {
+      for (int n = 0; n < bound_rows; ++n) join_sink(maxima + n * apart, segments, sink);
+      const int64_t count = segments + (sink ? 1 : 0);
+      if (family.kind == two_kind) {
+        bounds_of<two_kind>(family, maxima, apart, count, bounds);
+      } else {
+        bounds_of<three_halves_kind>(family, maxima, apart, count, bounds);
+      }
+    }
     RowResult &result = results[row];
-    result = solve_row(space, family, space.scores + row * space.stride,
-                       space.maxima + row * (space.segments + 1) * lanes,
-                       block.last - block.first, first_column, sink, block.poisoned[row], space.list_weights + listed,
+    result = solve_row(space, family, space.scores + row * space.stride, maxima, segments, first_column, sink,
+                       block.poisoned[row], known ? bounds + row % bound_rows : nullptr, space.list_weights + listed,
                        space.list_indices + listed);
     if (!result.dense && result.state.count > 0) {
       listed += result.state.count;

@@ -130,6 +130,55 @@ static float fine_bound(const Family &family, const float *maxima, int64_t count
   return t;
 }
 
+// What is known of a row before its scores are looked at: its maximum and two values of t at or left of the root.
+struct Bounds {
+  float top, coarse, fine;
+};
+
+constexpr int bound_rows = 4;
+
+// The bounds of several rows, their maxima of groups `apart` numbers from each other. A step waits for the one before
+// it, so rows are taken together: as long as one takes, all take. There is no early end, for it would cost a branch.
+template <Kind kind>
+static void bounds_of(const Family &family, const float *maxima, int64_t apart, int64_t count, Bounds *bounds) {
+  Vector best[bound_rows], p, w;
+  float t[bound_rows];
+  for (int row = 0; row < bound_rows; ++row) {
+    best[row] = spread(-infinity);
+    for (int64_t s = 0; s < count; ++s) best[row] = larger(best[row], load(maxima + row * apart + s * lanes));
+    bounds[row].top = largest_of(best[row]);
+    t[row] = 0.0f;
+  }
+  for (int step = 0; step < 2; ++step) {
+#pragma GCC unroll 4
+    for (int row = 0; row < bound_rows; ++row) {
+      evaluate<kind>(family, (best[row] - bounds[row].top) - t[row], p, w);
+      float move = newton_step(family, sum_of(p), sum_of(w));
+      t[row] += move > 0.0f ? move : 0.0f;
+    }
+  }
+  for (int row = 0; row < bound_rows; ++row) bounds[row].coarse = t[row];
+  for (int step = 0; step < 3; ++step) {
+    Vector sums[bound_rows], slopes[bound_rows];
+#pragma GCC unroll 4
+    for (int row = 0; row < bound_rows; ++row) {
+      sums[row] = slopes[row] = Vector{};
+      Vector top = spread(bounds[row].top), shift = spread(t[row]);
+      for (int64_t s = 0; s < count; ++s) {
+        evaluate<kind>(family, (load(maxima + row * apart + s * lanes) - top) - shift, p, w);
+        sums[row] += p;
+        slopes[row] += w;
+      }
+    }
+#pragma GCC unroll 4
+    for (int row = 0; row < bound_rows; ++row) {
+      float move = newton_step(family, sum_of(sums[row]), sum_of(slopes[row]));
+      t[row] += move > 0.0f ? move : 0.0f;
+    }
+  }
+  for (int row = 0; row < bound_rows; ++row) bounds[row].fine = t[row];
+}
+
 // The root for `count` vectors of scores, from any starting point.
 template <Kind kind>
 static float solve(const Family &family, const float *scores, int64_t count, float maximum, float t) {
