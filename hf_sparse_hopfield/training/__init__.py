@@ -1,0 +1,55 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Training with transformers' `Trainer`: arguments, schedules, sparsity logging, optimizer groups, safe resuming.
+
+- `arguments.py`: `SparseHopfieldArguments`, the command line of a script
+- `trainer.py`: `SparseHopfieldTrainer` and the mixin for any other trainer: adds the callbacks, and groups learned alpha
+  and beta for the optimizer
+- `schedules.py`: alpha and beta as functions of the step; `sparsity.py`: how sparse the heads are, into any `report_to`
+- `checkpoints.py`: `last_whole_checkpoint`, what to resume from after a crash
+
+A model of one's own that is made of Hopfield layers takes part if its configuration has the fields `alpha` and `beta`: there
+a schedule leaves its values, so that they are saved. [`SparseHopfieldArguments.layer_settings`] gives the values to make it.
+
+Names load on first use.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+
+_MODULE_OF = {
+    "SparseHopfieldArguments": "arguments",
+    "SparseHopfieldScheduleCallback": "schedules",
+    "SparseHopfieldSeq2SeqTrainer": "trainer",
+    "SparseHopfieldTrainer": "trainer",
+    "SparseHopfieldTrainerMixin": "trainer",
+    "SparsityLoggingCallback": "sparsity",
+    "last_whole_checkpoint": "checkpoints",
+    "learned_parameter_names": "trainer",
+}
+
+__all__ = sorted(_MODULE_OF)
+
+if TYPE_CHECKING:
+    from .arguments import SparseHopfieldArguments  # noqa: F401
+    from .checkpoints import last_whole_checkpoint  # noqa: F401
+    from .schedules import SparseHopfieldScheduleCallback  # noqa: F401
+    from .sparsity import SparsityLoggingCallback  # noqa: F401
+    from .trainer import (  # noqa: F401
+        SparseHopfieldSeq2SeqTrainer,
+        SparseHopfieldTrainer,
+        SparseHopfieldTrainerMixin,
+        learned_parameter_names,
+    )
+
+
+def __getattr__(name: str):
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

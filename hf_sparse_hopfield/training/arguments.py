@@ -1,0 +1,268 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""`SparseHopfieldArguments`: the command line of a training script, for `HfArgumentParser` beside `TrainingArguments`."""
+
+import itertools
+import logging
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..configuration import SparseHopfieldConfig
+
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import TrainerCallback
+
+logger = logging.getLogger(__name__)
+
+SCHEDULES = ("constant", "linear", "cosine", "step")
+
+
+@dataclass
+class SparseHopfieldArguments:
+    """
+    How a model is to retrieve while it is trained.
+
+    Example:
+
+    ```python
+    >>> from transformers import BertConfig, BertForMaskedLM, HfArgumentParser
+    >>> from hf_sparse_hopfield.training import SparseHopfieldArguments
+
+    >>> command_line = ["--alpha_schedule", "linear", "--learn_beta"]  # of a script; TrainingArguments goes beside it
+    >>> (arguments,) = HfArgumentParser([SparseHopfieldArguments]).parse_args_into_dataclasses(command_line)
+    >>> model = BertForMaskedLM(BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=100))
+    >>> model = arguments.prepare(model)
+    >>> model.config.sparse_hopfield, [type(callback).__name__ for callback in arguments.callbacks()]
+    (SparseHopfieldConfig(learn_beta=True), ['SparseHopfieldScheduleCallback'])
+
+    ```
+    """
+
+    sparse_hopfield: bool = field(
+        default=True,
+        metadata={
+            "help": "Retrieve sparsely. False is the dense baseline, for which the settings below do not count."
+        },
+    )
+    alpha: float = field(
+        default=2.0, metadata={"help": "Member of the entmax family, in [1, 2]: 1 is softmax, 2 is sparsemax."}
+    )
+    beta: float = field(
+        default=1.0, metadata={"help": "Positive factor on the model's own scaling of the scores; larger is sparser."}
+    )
+    steps: int = field(default=1, metadata={"help": "Retrieval steps, the read-out included."})
+    tolerance: float = field(
+        default=0.0, metadata={"help": "A query whose state moves by less than this is not updated any more."}
+    )
+    learn_alpha: bool = field(default=False, metadata={"help": "Learn alpha, one per head, starting at `alpha`."})
+    learn_beta: bool = field(default=False, metadata={"help": "Learn beta, one per head, starting at `beta`."})
+    calibration_batches: int = field(
+        default=0,
+        metadata={"help": "Choose beta of every head on this many batches before training starts (0: do not)."},
+    )
+    refine_steps: int = field(
+        default=0, metadata={"help": "Gradient steps on all betas together after calibration; 32 make a difference."}
+    )
+    alpha_schedule: str = field(
+        default="constant",
+        metadata={"help": "How alpha goes from `alpha_start` to `alpha` in training.", "choices": SCHEDULES},
+    )
+    alpha_start: float = field(default=1.0, metadata={"help": "Where an alpha schedule starts: 1 is softmax."})
+    beta_schedule: str = field(
+        default="constant",
+        metadata={"help": "How beta goes from `beta_start` to `beta` in training.", "choices": SCHEDULES},
+    )
+    beta_start: float = field(
+        default=1.0, metadata={"help": "Where a beta schedule starts: 1 is the model's own scaling."}
+    )
+    schedule_steps: float = field(
+        default=1.0,
+        metadata={
+            "help": "How long schedules take: up to 1, a share of all training steps; above 1, a number of steps. The "
+            "schedule 'step' changes at the end of them."
+        },
+    )
+    sparsity_logging_steps: int = field(
+        default=0,
+        metadata={"help": "Log support size, entropy and share of zero weights every so many steps (0: do not)."},
+    )
+    hopfield_learning_rate: float | None = field(
+        default=None,
+        metadata={"help": "Learning rate of learned alpha and beta; without it, that of the other parameters."},
+    )
+
+    def __post_init__(self) -> None:
+        SparseHopfieldConfig.from_dict(self._settings())  # checks what it has
+        SparseHopfieldConfig(alpha=self.alpha_start)
+        SparseHopfieldConfig(beta=self.beta_start)
+        for name in ("calibration_batches", "refine_steps", "sparsity_logging_steps"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name} must be an integer of at least 0, got {value!r}.")
+        if self.refine_steps and not self.calibration_batches:
+            raise ValueError(
+                f"refine_steps={self.refine_steps} refines a calibration: it needs calibration_batches > 0."
+            )
+        check_duration("schedule_steps", self.schedule_steps)
+        for name in ("alpha", "beta"):
+            schedule, start = getattr(self, f"{name}_schedule"), getattr(self, f"{name}_start")
+            if schedule not in SCHEDULES:
+                raise ValueError(f"{name}_schedule must be one of {SCHEDULES}, got {schedule!r}.")
+            if schedule == "constant" and start != 1.0:
+                raise ValueError(f"{name}_start={start} needs a schedule: {name}_schedule is 'constant'.")
+            if schedule != "constant" and getattr(self, f"learn_{name}"):
+                raise ValueError(
+                    f"{name}_schedule={schedule!r} and learn_{name}=True exclude each other: {name} is either learned or "
+                    "set by the schedule."
+                )
+        if self.schedule_steps != 1.0 and self.alpha_schedule == self.beta_schedule == "constant":
+            raise ValueError(
+                f"schedule_steps={self.schedule_steps} needs alpha_schedule or beta_schedule; both are 'constant'."
+            )
+        rate = self.hopfield_learning_rate
+        if rate is not None:
+            if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < math.inf:
+                raise ValueError(f"hopfield_learning_rate must be a number of at least 0 or None, got {rate!r}.")
+            if not self.learn_alpha and not self.learn_beta:
+                raise ValueError(f"hopfield_learning_rate={rate} needs learn_alpha or learn_beta; both are False.")
+
+    def _settings(self) -> dict[str, Any]:
+        names = ("alpha", "beta", "steps", "tolerance", "learn_alpha", "learn_beta")
+        return {name: getattr(self, name) for name in names}
+
+    def layer_settings(self) -> dict[str, Any]:
+        """
+        alpha, beta, steps, tolerance, learn_alpha and learn_beta, for the configuration of a model that is made of Hopfield
+        layers. Those of the dense baseline are softmax with nothing learned.
+        """
+        if self.sparse_hopfield:
+            return self._settings()
+        return {**self._settings(), "alpha": 1.0, "learn_alpha": False, "learn_beta": False}
+
+    def prepare(self, model: "nn.Module", batches: Iterable[dict[str, Any]] | None = None) -> "nn.Module":
+        """
+        Make a model as these arguments say, before it is given to the trainer.
+
+        A dense transformers model is converted in place with [`to_sparse_hopfield`]. One that retrieves sparsely already (a
+        sparse checkpoint, a model made of Hopfield layers) keeps its own settings; if they are others, a warning says so.
+
+        Args:
+            model (`torch.nn.Module`): The model.
+            batches (iterable of `dict`, *optional*):
+                Model inputs for `calibration_batches`, of which the first so many are used. In a distributed run all
+                processes get the result of the first one.
+
+        Returns:
+            `torch.nn.Module`: The same model.
+        """
+        from ..integration.convert import to_sparse_hopfield
+        from ..integration.settings import is_bound
+        from ..layers import RetrievalParameters
+
+        has_layers = any(isinstance(module, RetrievalParameters) for module in model.modules())
+        if not self.sparse_hopfield:
+            if is_bound(model):
+                raise ValueError(
+                    f"sparse_hopfield=False asks for the dense baseline, but {type(model).__name__} retrieves sparsely. "
+                    "Start from the dense model, or give it back its dense attention with to_dense(model)."
+                )
+            return model
+        if has_layers:
+            self._warn_of_other_settings(model)
+        else:
+            model = to_sparse_hopfield(model, self._settings())
+        if self.calibration_batches:
+            self._calibrate(model, batches)
+        return model
+
+    def callbacks(self) -> "list[TrainerCallback]":
+        """
+        The callbacks that these arguments ask for: schedules, sparsity logging.
+
+        [`SparseHopfieldTrainer`] adds them by itself when it gets these arguments. Any other trainer takes them as
+        `callbacks=arguments.callbacks()`; for sparsity logging it then also needs `callback.trainer = trainer`.
+        """
+        from .schedules import SparseHopfieldScheduleCallback
+        from .sparsity import SparsityLoggingCallback
+
+        callbacks = []
+        if not self.sparse_hopfield:
+            return callbacks
+        if self.alpha_schedule != "constant" or self.beta_schedule != "constant":
+            callbacks.append(
+                SparseHopfieldScheduleCallback(
+                    alpha_schedule=self.alpha_schedule,
+                    alpha_start=self.alpha_start,
+                    beta_schedule=self.beta_schedule,
+                    beta_start=self.beta_start,
+                    schedule_steps=self.schedule_steps,
+                )
+            )
+        if self.sparsity_logging_steps:
+            callbacks.append(SparsityLoggingCallback(every=self.sparsity_logging_steps))
+        return callbacks
+
+    def _warn_of_other_settings(self, model: "nn.Module") -> None:
+        from ..layers import RetrievalParameters
+
+        asked = {name: getattr(self, name) for name in ("alpha", "beta", "learn_alpha", "learn_beta")}
+        for name, module in model.named_modules():
+            if not isinstance(module, RetrievalParameters):
+                continue
+            own = {
+                "alpha": module.initial_alpha,
+                "beta": module.initial_beta,
+                "learn_alpha": module.learn_alpha,
+                "learn_beta": module.learn_beta,
+            }
+            other = {key: value for key, value in own.items() if value != asked[key]}
+            if other:
+                logger.warning(
+                    "%s retrieves sparsely already and keeps its own settings: %s has %s, not %s as the arguments say. For "
+                    "other settings start from the dense model.",
+                    type(model).__name__,
+                    name,
+                    other,
+                    {key: asked[key] for key in other},
+                )
+                return
+
+    def _calibrate(self, model: "nn.Module", batches: Iterable[dict[str, Any]] | None) -> None:
+        import torch
+        from accelerate.utils import broadcast_object_list
+
+        from ..integration.calibration import calibrate
+        from ..integration.settings import is_bound
+        from .schedules import LiveSettings
+
+        if not is_bound(model):
+            raise ValueError(
+                f"calibration_batches={self.calibration_batches}: {type(model).__name__} is made of Hopfield layers and has "
+                "no dense attention to be calibrated against. Use calibration_batches=0."
+            )
+        if batches is None:
+            raise ValueError(f"calibration_batches={self.calibration_batches} needs batches, got None.")
+        batches = list(itertools.islice(batches, self.calibration_batches))
+        if len(batches) < self.calibration_batches:
+            raise ValueError(
+                f"calibration_batches={self.calibration_batches}, but there are only {len(batches)} batches."
+            )
+        calibrate(model, batches, refine_steps=self.refine_steps)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            # each process may have seen other batches, and none may go on with settings of its own
+            live = LiveSettings(model)
+            live.write(broadcast_object_list([live.read()])[0])
+            for retrieval in live.retrievals:
+                retrieval.reset_parameters()
+
+
+def check_duration(name: str, value: float) -> None:
+    """Refuse what is neither a share in (0, 1] nor a whole number of steps."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value < math.inf or (value > 1 and value != int(value)):
+        raise ValueError(
+            f"{name} must be a share of all steps in (0, 1], or a whole number of steps above 1, got {value!r}."
+        )

@@ -1,0 +1,289 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""`SparseHopfieldScheduleCallback`: alpha and beta as functions of the training step, and of nothing else."""
+
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from accelerate.state import AcceleratorState
+from accelerate.utils import DynamoBackend, extract_model_from_parallel, is_compiled_module
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
+
+from ..configuration import SparseHopfieldConfig
+from ..integration.settings import ATTENTION_NAME, LayerRetrieval, configs_of
+from ..layers import RetrievalParameters
+from ..layers.parameters import per_head_values
+from .arguments import SCHEDULES, check_duration
+
+
+logger = logging.getLogger(__name__)
+
+_NAMES = ("alpha", "beta")
+Tree = dict[str, Any] | list | float | None
+
+
+class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
+    """
+    Moves alpha and beta of all sparse layers, during training, from a common start to what the model has.
+
+    The value after step `n` depends on `n` alone, so a resumed run goes on exactly. It is written to the modules and to the
+    model's configuration: a checkpoint says with what it was trained, and at the end the model has its own values again (if
+    training ends before the schedule, those reached; after `load_best_model_at_end`, those of the best step). Learned
+    parameters cannot be scheduled.
+
+    Args:
+        alpha_schedule (`str`, *optional*, defaults to `"constant"`):
+            `"linear"`, `"cosine"`, `"step"` (at once, when `schedule_steps` are over), or `"constant"`: leave alpha alone.
+        alpha_start (`float`, *optional*, defaults to 1.0): Where alpha starts: 1 is softmax, 2 is sparsemax.
+        beta_schedule (`str`, *optional*, defaults to `"constant"`): The same for beta.
+        beta_start (`float`, *optional*, defaults to 1.0): Where beta starts: 1 is the model's own scaling.
+        schedule_steps (`float`, *optional*, defaults to 1.0):
+            How long it takes: up to 1, a share of all training steps; above 1, a number of steps.
+
+    Example:
+
+    ```python
+    >>> from hf_sparse_hopfield.training import SparseHopfieldScheduleCallback
+    >>> schedule = SparseHopfieldScheduleCallback(alpha_schedule="linear", schedule_steps=0.5)
+    >>> [schedule.value("alpha", 2.0, step, max_steps=100) for step in (0, 25, 50, 100)]
+    [1.0, 1.5, 2.0, 2.0]
+
+    ```
+    """
+
+    def __init__(
+        self,
+        alpha_schedule: str = "constant",
+        alpha_start: float = 1.0,
+        beta_schedule: str = "constant",
+        beta_start: float = 1.0,
+        schedule_steps: float = 1.0,
+    ) -> None:
+        self.schedules = {"alpha": alpha_schedule, "beta": beta_schedule}
+        self.starts = {"alpha": alpha_start, "beta": beta_start}
+        self.schedule_steps = schedule_steps
+        for name, schedule in self.schedules.items():
+            if schedule not in SCHEDULES:
+                raise ValueError(f"{name}_schedule must be one of {SCHEDULES}, got {schedule!r}.")
+        if alpha_schedule == beta_schedule == "constant":
+            raise ValueError("alpha_schedule and beta_schedule are both 'constant': there is nothing to schedule.")
+        SparseHopfieldConfig(alpha=alpha_start, beta=beta_start)  # checks them
+        check_duration("schedule_steps", schedule_steps)
+        self.targets: Tree = None
+        self._live: LiveSettings | None = None
+        self._progress: tuple[float, float] | None = None
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: the arguments, and where the schedules end, which a model loaded from it cannot tell."""
+        arguments = {f"{name}_schedule": schedule for name, schedule in self.schedules.items()}
+        arguments |= {f"{name}_start": start for name, start in self.starts.items()}
+        return {
+            "args": {**arguments, "schedule_steps": self.schedule_steps},
+            "attributes": {"targets": self.targets},
+        }
+
+    def value(self, name: str, target: float, step: int, max_steps: int) -> float:
+        """
+        alpha or beta after a number of steps.
+
+        Args:
+            name (`str`): `"alpha"` or `"beta"`.
+            target (`float`): Where it ends.
+            step (`int`): Steps done.
+            max_steps (`int`): Steps of the whole training.
+        """
+        return _between(self.starts[name], target, self._share(name, step, max_steps))
+
+    def _share(self, name: str, step: int, max_steps: int) -> float:
+        """How much of the way is done, in [0, 1]."""
+        schedule = self.schedules[name]
+        duration = self.schedule_steps if self.schedule_steps > 1 else round(self.schedule_steps * max_steps)
+        if schedule == "constant" or step >= duration:
+            return 1.0
+        share = step / duration
+        if schedule == "linear":
+            return share
+        return (1 - math.cos(math.pi * share)) / 2 if schedule == "cosine" else 0.0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs
+    ) -> None:
+        self._live = LiveSettings(model)
+        self._compiled = _is_compiled(model)
+        self._live.refuse_learned(name for name in _NAMES if self.schedules[name] != "constant")
+        present = self._live.read()
+        name = type(self).__name__
+        stored = state.stateful_callbacks.setdefault(name, self.state())
+        if isinstance(stored, list):
+            raise ValueError(f"the trainer has {len(stored)} callbacks {name}; one does alpha and beta.")
+        resumed = state.global_step > 0 and stored["attributes"]["targets"] is not None
+        self.targets = stored["attributes"]["targets"] if resumed else present
+        self._progress = None
+        if present not in (self.targets, self._at(state.global_step, state.max_steps)):
+            logger.warning(
+                "The schedule goes on to the values of the checkpoint, %s; the model had %s.", self.targets, present
+            )
+        self._set(state.global_step, state.max_steps)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs) -> None:
+        self._set(state.global_step, state.max_steps)
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs) -> None:
+        best = args.load_best_model_at_end and state.best_model_checkpoint is not None
+        self._live.write(self._at(state.best_global_step if best else state.global_step, state.max_steps))
+
+    def _at(self, step: int, max_steps: int) -> Tree:
+        shares = {name: self._share(name, step, max_steps) for name in _NAMES}
+        return _interpolated(self.targets, self.starts, shares)
+
+    def _set(self, step: int, max_steps: int) -> None:
+        progress = tuple(self._share(name, step, max_steps) for name in _NAMES)
+        if progress != self._progress:
+            moving = [name for name in _NAMES if self.schedules[name] in ("linear", "cosine")]
+            # a compiled model would be compiled again for every new number, but not for a new value in a tensor
+            tensors = [name for name in moving if self._compiled and progress[_NAMES.index(name)] < 1]
+            self._live.write(self._at(step, max_steps), tensors)
+            self._progress = progress
+
+
+def _between(start: float, target: float, share: float) -> float:
+    if share == 1.0:
+        return target
+    value = start + (target - start) * share
+    return min(max(value, min(start, target)), max(start, target))  # rounding must not leave the range
+
+
+def _interpolated(tree: Tree, starts: dict[str, float], shares: dict[str, float], name: str | None = None) -> Tree:
+    """A copy in which every number below a key `alpha` or `beta` is on its way."""
+    if isinstance(tree, dict):
+        return {
+            key: _interpolated(value, starts, shares, key if key in shares else None) for key, value in tree.items()
+        }
+    if isinstance(tree, list):
+        return [_interpolated(value, starts, shares, name) for value in tree]
+    return tree if name is None or tree is None else _between(starts[name], tree, shares[name])
+
+
+class LiveSettings:
+    """
+    alpha and beta of a model, wherever they stand: in its modules and in its configurations.
+
+    Args:
+        model (`torch.nn.Module`): A converted model, or one made of Hopfield layers; also wrapped (DDP, FSDP, compiled).
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        model = extract_model_from_parallel(model, keep_torch_compile=False)
+        modules = [module for module in model.modules() if isinstance(module, RetrievalParameters)]
+        self.retrievals = [module for module in modules if isinstance(module, LayerRetrieval)]
+        self.layers = [module for module in modules if not isinstance(module, LayerRetrieval)]
+        self.devices = {
+            child: getattr(next(parent.parameters(), None), "device", None)
+            for parent in model.modules()
+            for child in parent.children()
+            if isinstance(child, RetrievalParameters)
+        }
+        if not modules:
+            raise ValueError(
+                f"{type(model).__name__} has no layer that retrieves sparsely, so there is nothing to schedule. Convert it "
+                "with to_sparse_hopfield."
+            )
+        self.configs = [config for config in configs_of(model) if getattr(config, ATTENTION_NAME, None) is not None]
+        for config in self.configs:
+            config.sparse_hopfield = SparseHopfieldConfig.from_dict(config.sparse_hopfield)
+        if any(self._number_of_config(retrieval) is None for retrieval in self.retrievals):
+            model.config.sparse_hopfield = SparseHopfieldConfig()  # the defaults, until now not written down
+            self.configs.append(model.config)
+        self.places = [(retrieval, self._number_of_config(retrieval)) for retrieval in self.retrievals]
+        self.layer_configs = [
+            config
+            for config in (configs_of(model) if self.layers else [])
+            if config not in self.configs and any(hasattr(config, name) for name in _NAMES)
+        ]
+        if self.layers and not self.layer_configs:
+            logger.warning(
+                "%s has no configuration with the fields alpha and beta: what a schedule sets there is not saved with it.",
+                type(model).__name__,
+            )
+
+    def _number_of_config(self, retrieval: LayerRetrieval) -> int | None:
+        equal = (i for i, config in enumerate(self.configs) if config.sparse_hopfield == retrieval.source)
+        return next(equal, None)
+
+    def refuse_learned(self, names: Iterable[str]) -> None:
+        """Raise if one of these (`"alpha"`, `"beta"`) is learned anywhere."""
+        for name in names:
+            if any(getattr(module, f"learn_{name}") for module in (*self.retrievals, *self.layers)):
+                raise ValueError(
+                    f"{name}_schedule cannot move {name}: the model learns it. Use learn_{name}=False or no schedule."
+                )
+
+    def read(self) -> Tree:
+        """All of them, as JSON can hold them."""
+        return {
+            "configs": [config.sparse_hopfield.to_dict() for config in self.configs],
+            "layer_configs": [
+                {name: getattr(config, name) for name in _NAMES if hasattr(config, name)}
+                for config in self.layer_configs
+            ],
+            "layers": [
+                {"alpha": _plain(module.initial_alpha), "beta": _plain(module.initial_beta)} for module in self.layers
+            ],
+        }
+
+    def write(self, settings: Tree, tensors: Sequence[str] = ()) -> None:
+        """
+        Set all of them.
+
+        Args:
+            settings (`dict`): In the form of [`~LiveSettings.read`].
+            tensors (`Sequence[str]`, *optional*):
+                Which of `"alpha"` and `"beta"` modules are to hold as tensors and not as numbers, for a compiled model.
+        """
+        for config, values in zip(self.configs, settings["configs"], strict=True):
+            config.sparse_hopfield = SparseHopfieldConfig.from_dict(values)
+        for retrieval, number in self.places:
+            source = self.configs[number].sparse_hopfield
+            # a patched family may not tell its heads apart: there it stays a number
+            _give(
+                retrieval,
+                source.for_layer(retrieval.name),
+                () if retrieval.patched_class else tensors,
+                self.devices[retrieval],
+            )
+            retrieval.source = source
+        for config, values in zip(self.layer_configs, settings["layer_configs"], strict=True):
+            for name, value in values.items():
+                setattr(config, name, value)
+        for module, values in zip(self.layers, settings["layers"], strict=True):
+            _give(module, values, tensors, self.devices[module])
+
+
+def _give(
+    module: RetrievalParameters, values: dict[str, Any], tensors: Sequence[str], device: torch.device | None
+) -> None:
+    for name in _NAMES:
+        value = per_head_values(name, values[name], module.num_heads)
+        old = getattr(module, f"initial_{name}")
+        if name not in tensors:
+            setattr(module, f"initial_{name}", value)
+        elif isinstance(old, torch.Tensor):
+            old.copy_(torch.tensor(value))
+        else:
+            setattr(module, f"initial_{name}", torch.tensor(value, device=device).expand(module.num_heads).clone())
+
+
+def _is_compiled(model: nn.Module) -> bool:
+    """Whether the model is compiled, or the trainer has it compiled."""
+    own = any(is_compiled_module(module) or module._compiled_call_impl is not None for module in model.modules())
+    return own or AcceleratorState().dynamo_plugin.backend != DynamoBackend.NO
+
+
+def _plain(value: float | tuple[float, ...] | torch.Tensor) -> float | list[float]:
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
