@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Sparse modern Hopfield retrieval as attention for Hugging Face Transformers.
 
-Importing the package registers the attention `"sparse_hopfield"` and the model type of that name with transformers. The
-public names load on first use, so that the import costs next to nothing.
+Importing the package registers the attention `"sparse_hopfield"`, the model type of that name and those of our own models
+with transformers. The public names load on first use, so that the import costs next to nothing.
 """
 
 import importlib
@@ -16,7 +16,11 @@ _MODULE_OF = {
     "HopfieldMemory": "layers",
     "SparseHopfield": "layers",
     "SparseHopfieldConfig": "configuration",
+    "SparseHopfieldCrossformerConfig": "models",
+    "SparseHopfieldCrossformerForPrediction": "models",
+    "SparseHopfieldForMultipleInstanceClassification": "models",
     "SparseHopfieldLayer": "layers",
+    "SparseHopfieldMultipleInstanceConfig": "models",
     "SparseHopfieldPooling": "layers",
     "calibrate": "integration.calibration",
     "conjugate": "functional",
@@ -37,6 +41,12 @@ if TYPE_CHECKING:
     from .integration.calibration import calibrate  # noqa: F401
     from .integration.convert import to_dense, to_sparse_hopfield  # noqa: F401
     from .layers import HopfieldMemory, SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling  # noqa: F401
+    from .models import (  # noqa: F401
+        SparseHopfieldCrossformerConfig,
+        SparseHopfieldCrossformerForPrediction,
+        SparseHopfieldForMultipleInstanceClassification,
+        SparseHopfieldMultipleInstanceConfig,
+    )
 
 
 def __getattr__(name: str):

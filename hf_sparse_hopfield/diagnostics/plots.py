@@ -81,7 +81,7 @@ def plot_associations(
     figure_class = require("matplotlib.figure", "cli").Figure
     heads, columns = len(weights), min(4, len(weights))
     lines = -(-heads // columns)
-    figure = figure_class(figsize=(3.2 * columns, 3.2 * lines), layout="constrained")
+    figure = figure_class(figsize=(3.2 * columns, 3.6 * lines), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
     values = weights.detach().float().cpu()
     values = values.masked_fill(values == 0, float("nan"))

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from tqdm.auto import tqdm
 
 from ..backends import RetrievalProblem
 from ..integration.observation import Observer, Setting, evaluate, observed, sampled
-from ..integration.refinement import evaluating, on_device
+from ..integration.refinement import batch_size, evaluating, on_device
 from ..integration.settings import LayerRetrieval
 
 
@@ -32,10 +33,12 @@ class SparsityReport:
             `sink`, mean weight of the first key; `dead`, whether all weight goes to the first key or is uniform. And
             `steps`, of the module.
         rows (`int`): How many rows of weights were looked at in each attention module.
+        loss (`float`, *optional*): The model's mean loss, if the batches have labels.
     """
 
     layers: dict[str, dict[str, list]] = field(default_factory=dict)
     rows: int = 0
+    loss: float | None = None
 
     def matrix(self, name: str) -> list[list[float]]:
         """One of the quantities, a row for each attention module, a column for each head."""
@@ -96,7 +99,7 @@ class _Counter(Observer):
 
 @torch.no_grad()
 def sparsity_report(
-    model: nn.Module, batches: Iterable[dict[str, Any]], *, rows: int = 256, seed: int = 0
+    model: nn.Module, batches: Iterable[dict[str, Any]], *, rows: int = 256, seed: int = 0, progress: bool = False
 ) -> SparsityReport:
     """
     Run a sparse model and count.
@@ -106,6 +109,7 @@ def sparsity_report(
         batches (iterable of `dict`): Model inputs. Sums are kept, not weights: it may be long.
         rows (`int`, *optional*, defaults to 256): How many queries of a batch to look at in each attention module.
         seed (`int`, *optional*, defaults to 0): Chooses these queries.
+        progress (`bool`, *optional*, defaults to `False`): Show a progress bar.
 
     Returns:
         [`SparsityReport`]
@@ -126,14 +130,20 @@ def sparsity_report(
     ```
     """
     counter = _Counter(rows, seed)
+    losses, samples = [], []
     with evaluating(model), observed(model, counter) as sites:
         retrievals = {site.name: site.module.sparse_hopfield for site in sites}
         counter.own = {name: retrieval() for name, retrieval in retrievals.items()}
-        for batch in batches:
-            model(**on_device(batch, model))
+        for batch in tqdm(batches, desc="inspecting", disable=not progress):
+            loss = getattr(model(**on_device(batch, model)), "loss", None)
+            if loss is not None:
+                losses.append(float(loss))
+                samples.append(batch_size(batch))
     if not counter.sums:
         raise ValueError("batches is empty, or the model called none of its sparse attention modules.")
     report = SparsityReport(rows=int(max(sums["rows"].max() for sums in counter.sums.values())))
+    if losses:
+        report.loss = sum(loss * count for loss, count in zip(losses, samples, strict=True)) / sum(samples)
     for name, sums in counter.sums.items():
         count = sums["rows"].clamp_min(1)
         heads = len(count)

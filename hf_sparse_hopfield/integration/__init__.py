@@ -15,6 +15,7 @@ their softmax themselves) -> `retrieve()`.
 - `convert.py`: `to_sparse_hopfield`, `to_dense`
 - `calibration.py`: `calibrate`, with `observation.py` (looking on while attention modules retrieve), `head_search.py`
   (beta and alpha of every head) and `refinement.py` (all of them together, against the dense model)
-- `checkpoints.py`: from disk to disk, written beside, renamed and verified; `hub.py`: model cards, push
+- `checkpoints.py`: from disk to disk, written beside, renamed and verified
+- `cards.py`: model cards; `hub.py`: pushing, also behind `push_to_hub` of models and of the Trainer
 - `inputs.py`: inputs to try a model on
 """

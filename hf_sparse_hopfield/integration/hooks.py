@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Where transformers calls us: the attention registry, and five methods of `PreTrainedModel`.
+"""Where transformers calls us: the attention registry, and six methods of `PreTrainedModel`.
 
 A registry function alone is not enough: families that compute softmax themselves would take the name and run dense, and
 transformers does not save the name of the attention. So, for models with `attn_implementation="sparse_hopfield"` only:
@@ -9,12 +9,13 @@ transformers does not save the name of the attention. So, for models with `attn_
 - `post_init`, called last thing, and `set_attn_implementation`: each attention module gets its settings, or it raises
 - `_initialize_weights`: learned alpha and beta that a checkpoint does not have start at their initial values
 - `save_pretrained`: what is saved is of model type `sparse_hopfield`, so it comes back sparse or not at all
+- `push_to_hub`: what is pushed, also by `save_pretrained(push_to_hub=True)`, has a card that tells of it
 """
 
 import functools
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -31,6 +32,7 @@ from .settings import (
     is_bound,
     is_converted,
     name_attention,
+    retrieves,
 )
 
 
@@ -46,6 +48,7 @@ def install() -> None:
         "set_attn_implementation": _set_attn_implementation,
         "_initialize_weights": _initialize_weights,
         "save_pretrained": _save_pretrained,
+        "push_to_hub": _push_to_hub,
     }.items():
         original = getattr(PreTrainedModel, name)
         setattr(PreTrainedModel, name, functools.wraps(original)(wrap(original)))
@@ -137,9 +140,28 @@ def _save_pretrained(original: Callable) -> Callable:
     def save_pretrained(self, save_directory, *args, **kwargs):
         from .auto import as_sparse_class
 
-        if not is_bound(self) or is_converted(self):
+        if not retrieves(self):
             return original(self, save_directory, *args, **kwargs)
-        with as_sparse_class(self):
-            return original(self, save_directory, *args, **kwargs)
+        pushed = {}
+        if kwargs.pop("push_to_hub", False) and kwargs.get("is_main_process", True):
+            names = ("repo_id", "private", "revision", "create_pr", "commit_message")
+            pushed = {"token": kwargs.get("token"), **{name: kwargs.pop(name) for name in names if name in kwargs}}
+        with as_sparse_class(self) if is_bound(self) and not is_converted(self) else nullcontext():
+            original(self, save_directory, *args, **kwargs)
+        if pushed:
+            from .hub import push_saved
+
+            push_saved(self, save_directory, **pushed)
 
     return save_pretrained
+
+
+def _push_to_hub(original: Callable) -> Callable:
+    def push_to_hub(self, repo_id, **kwargs):
+        if not retrieves(self):
+            return original(self, repo_id, **kwargs)
+        from .hub import push_model
+
+        return push_model(self, repo_id, **kwargs)
+
+    return push_to_hub

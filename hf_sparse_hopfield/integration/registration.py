@@ -15,13 +15,19 @@ def _register_attention() -> None:
     importlib.import_module(".hooks", __package__).install()
 
 
-def _register_model_type() -> None:
-    importlib.import_module(".auto", __package__)  # registers it
+def _register_model_types() -> None:
+    importlib.import_module(".auto", __package__)  # registers `sparse_hopfield`
+    importlib.import_module("..models.registration", __package__).register_configurations()
+
+
+def _register_trainer() -> None:
+    importlib.import_module(".hub", __package__).wrap_trainer(sys.modules["transformers.trainer"].Trainer)
 
 
 _WAITING: dict[str, Callable[[], None]] = {
     "transformers.modeling_utils": _register_attention,
-    "transformers.models.auto.configuration_auto": _register_model_type,
+    "transformers.models.auto.configuration_auto": _register_model_types,
+    "transformers.trainer": _register_trainer,
 }
 
 

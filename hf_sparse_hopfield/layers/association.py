@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
+from ..backends import available_backends
 from ..functional.retrieval import retrieve
 from .parameters import RetrievalParameters, check_each, per_head_values
 
@@ -24,6 +25,17 @@ def check_flag(name: str, value: bool) -> None:
     """Refuse anything that is not a boolean."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
+def check_backend(name: str) -> None:
+    """Refuse a name that is neither `"auto"` nor that of a backend: in the constructor, not at the first call."""
+    if name != "auto" and name not in available_backends():
+        raise ValueError(f"backend={name!r} is unknown; use 'auto' or one of {available_backends()}.")
+
+
+def _check_mask(name: str, mask: torch.Tensor) -> None:
+    if not isinstance(mask, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(mask).__name__}; convert it with torch.tensor({name}).")
 
 
 def _check_scaling(scaling: float) -> None:
@@ -81,6 +93,7 @@ class HopfieldAssociation(nn.Module):
         backend: str,
     ) -> None:
         super().__init__()
+        check_backend(backend)
         self.retrieval_parameters = RetrievalParameters(num_heads, alpha, beta, learn_alpha, learn_beta)
         self.num_heads = num_heads
         self.steps = steps
@@ -349,6 +362,7 @@ class HopfieldAssociation(nn.Module):
         """Turn hflayers' masks (True = masked) into the mask of `retrieve`: True = may attend, or floats to add."""
         mask = None
         if padding_mask is not None:
+            _check_mask("stored_pattern_padding_mask", padding_mask)
             if padding_mask.dtype != torch.bool:
                 raise TypeError(
                     f"stored_pattern_padding_mask must be boolean (True = masked), got {padding_mask.dtype}; "
@@ -361,6 +375,7 @@ class HopfieldAssociation(nn.Module):
                 )
             mask = ~padding_mask[:, None, None, :]
         if association_mask is not None:
+            _check_mask("association_mask", association_mask)
             association_mask = self._association_mask_4d(association_mask, batch, states, stored)
             if association_mask.dtype == torch.bool:
                 mask = ~association_mask if mask is None else mask & ~association_mask
@@ -392,6 +407,29 @@ class HopfieldAssociation(nn.Module):
             f"association_mask has shape {shape}; it must be (states, stored) = {(states, stored)}, or that with "
             f"batch={batch}, batch * heads = {batch * heads} or (batch, heads) = {(batch, heads)} in front."
         )
+
+    def visible(
+        self,
+        state: torch.Tensor,
+        stored: torch.Tensor,
+        projection: torch.Tensor,
+        padding_mask: torch.Tensor | None = None,
+        association_mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """
+        Which stored patterns each state may use, those that are appended included.
+
+        Args:
+            state, stored, projection, padding_mask, association_mask: As in [`~HopfieldAssociation.forward`].
+
+        Returns:
+            `torch.BoolTensor` broadcastable to `(batch, heads, states, stored)`.
+        """
+        batch = max(state.shape[0], stored.shape[0], projection.shape[0])
+        mask = self._mask(padding_mask, association_mask, batch, state.shape[1], stored.shape[1])
+        if mask is None:
+            return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=state.device)
+        return mask if mask.dtype == torch.bool else mask > -torch.inf
 
     def forward(
         self,

@@ -14,6 +14,7 @@ from torch import nn
 from ..functional.energy import check_beta, energy
 from ..functional.normalizers import check_alpha
 from ..functional.retrieval import retrieve
+from .association import check_backend
 from .parameters import per_head_values
 
 
@@ -54,7 +55,8 @@ class HopfieldMemory(nn.Module):
     with `alpha=2` sparsemax and with `alpha=1` softmax. For `alpha > 1` and `beta` large enough for the separation of
     the patterns the retrieved pattern is the stored one exactly, not only approximately. Nothing is learned; the
     patterns are a buffer, so the memory moves with `.to(device)` and is part of the state dict of a model that holds
-    it.
+    it, and so are alpha, beta and `normalize`. (Older state dicts have only the patterns; loading one leaves these
+    settings as they are.)
 
     Args:
         patterns (`torch.Tensor` of shape `(M, d)`): What to store; M may be 0 for a memory to be filled later.
@@ -100,6 +102,8 @@ class HopfieldMemory(nn.Module):
     ```
     """
 
+    _version = 2  # of its part of a state dict: since 2, with the settings
+
     def __init__(
         self,
         patterns: torch.Tensor,
@@ -115,6 +119,7 @@ class HopfieldMemory(nn.Module):
         self.beta = _one_number("beta", beta)
         check_alpha(self.alpha)
         check_beta(self.beta)
+        check_backend(backend)
         self.normalize = normalize
         self.backend = backend
         self.register_buffer("patterns", self._checked_patterns(patterns))
@@ -354,12 +359,37 @@ class HopfieldMemory(nn.Module):
         memory.normalize = normalize
         return memory.to(device)
 
-    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs) -> None:
+    def get_extra_state(self) -> torch.Tensor:
+        """alpha, beta and `normalize` for the state dict: numbers, because safetensors holds nothing else."""
+        return torch.tensor([self.alpha, self.beta, float(self.normalize)], dtype=torch.float64)
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        """
+        Take alpha, beta and `normalize` from a state dict.
+
+        Args:
+            state (`torch.Tensor` of shape `(3,)`): From [`~HopfieldMemory.get_extra_state`].
+        """
+        if not isinstance(state, torch.Tensor) or state.shape != (3,) or float(state[2]) not in (0.0, 1.0):
+            raise ValueError(f"a HopfieldMemory's state is alpha, beta and normalize (0 or 1), got {state!r}.")
+        alpha, beta, normalize = state.tolist()
+        check_alpha(alpha)
+        check_beta(beta)
+        self.alpha, self.beta, self.normalize = alpha, beta, bool(normalize)
+
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ) -> None:
         # The number of patterns is data, not architecture: take that of the state dict.
         patterns = state_dict.get(prefix + "patterns")
         if patterns is not None and patterns.dim() == 2 and patterns.shape[1] == self.dimension:
             self.patterns = self.patterns.new_empty(patterns.shape)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        settings = f"{prefix}_extra_state"
+        if local_metadata.get("version", 1) < self._version and settings in missing_keys:
+            missing_keys.remove(settings)
 
     def extra_repr(self) -> str:
         settings = f"alpha={self.alpha}, beta={self.beta}, normalize={self.normalize}"

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_sparse_hopfield import SparseHopfield
+from hf_sparse_hopfield import SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling
 
 from .formula import hopfield_formula, scramble, softmax, sparsemax
 
@@ -545,8 +545,14 @@ def test_bad_inputs_are_refused():
         layer((stored, state, projection), None, torch.zeros(4, 6, dtype=torch.uint8))
     with pytest.raises(ValueError, match="association_mask has shape"):
         layer((stored, state, projection), None, torch.zeros(6, 4, dtype=torch.bool))
-    with pytest.raises(ValueError, match="no_such_backend"):
-        SparseHopfield(8, backend="no_such_backend")(stored)
+    for masks in (([[False] * 6] * 3, None), (None, [[False] * 6] * 4), (torch.zeros(3, 6).bool().numpy(), None)):
+        with pytest.raises(
+            TypeError, match="_mask must be a tensor, got (list|ndarray); convert it with torch.tensor"
+        ):
+            layer((stored, state, projection), *masks)
+    for layer_class in (SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling):
+        with pytest.raises(ValueError, match="backend='no_such_backend' is unknown; use 'auto' or one of .*reference"):
+            layer_class(8, backend="no_such_backend")
     static = SparseHopfield(**STATIC)
     with pytest.raises(ValueError, match="same width"):
         static((stored, state[..., :5], projection))

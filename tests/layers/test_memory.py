@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from hf_sparse_hopfield import HopfieldMemory
 
@@ -219,13 +219,28 @@ def test_damaged_files_are_refused(tmp_path):
         HopfieldMemory.load(tmp_path / "nowhere")
 
 
-def test_state_dict_and_deepcopy():
-    memory = HopfieldMemory(torch.randn(5, 4))
-    other = HopfieldMemory(torch.randn(2, 4))
-    other.load_state_dict(memory.state_dict())
-    assert torch.equal(other.patterns, memory.patterns)
+def test_state_dict_and_deepcopy(tmp_path):
+    memory = HopfieldMemory(torch.randn(5, 4), alpha=1.3, beta=0.1 + 0.2, normalize=True).half()
+    holder, other = torch.nn.Sequential(memory), torch.nn.Sequential(HopfieldMemory(torch.randn(2, 4)).half())
+    save_file(holder.state_dict(), tmp_path / "holder")
+    for state in (holder.state_dict(), load_file(tmp_path / "holder")):
+        other[0].alpha, other[0].beta, other[0].normalize = 2.0, 1.0, False
+        other.load_state_dict(state)
+        assert torch.equal(other[0].patterns, memory.patterns)
+        assert (other[0].alpha, other[0].beta, other[0].normalize) == (1.3, 0.1 + 0.2, True)
+    state = holder.state_dict()
+    state["0._extra_state"] = torch.tensor([3.0, 1.0, 0.0])
+    with pytest.raises(ValueError, match="alpha"):
+        other.load_state_dict(state)
+    del state["0._extra_state"]
+    with pytest.raises(RuntimeError, match="Missing key.*_extra_state"):
+        other.load_state_dict(state)
+    other.load_state_dict(dict(state))  # as they were before they had the settings
+    state._metadata["0"]["version"] = 1
+    other.load_state_dict(state)
+    assert other[0].alpha == 1.3
     with pytest.raises(RuntimeError, match="size mismatch"):
-        HopfieldMemory(torch.randn(2, 3)).load_state_dict(memory.state_dict())
+        HopfieldMemory(torch.randn(2, 3).half()).load_state_dict(memory.state_dict())
     twin = copy.deepcopy(memory)
     twin.add(torch.randn(4))
     assert (len(memory), len(twin)) == (5, 6)
@@ -242,6 +257,7 @@ def test_state_dict_and_deepcopy():
         ({"patterns": [[1.0]]}, TypeError, "list"),
         ({"patterns": torch.ones(3)}, ValueError, "shape"),
         ({"patterns": torch.ones(3, 0)}, ValueError, "shape"),
+        ({"patterns": torch.ones(2, 3), "backend": "quick"}, ValueError, "backend='quick' is unknown"),
         ({"patterns": torch.tensor([[1.0, torch.inf]])}, ValueError, "finite"),
     ],
 )

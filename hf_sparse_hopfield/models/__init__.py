@@ -1,0 +1,59 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Models of our own, registered with the Auto classes of transformers.
+
+A model is a package `models/NAME/` with `configuration_NAME.py` and `modeling_NAME.py` and nothing in its `__init__.py`
+(the configuration is imported while transformers is only half there), and one entry in `OWN_MODELS`.
+Its configuration derives from [`~models.registration.OwnConfig`], sets its attributes and then calls `super().__init__`.
+Configurations are registered once transformers' `AutoConfig` is imported, models once there is a configuration of theirs.
+"""
+
+import importlib
+from typing import NamedTuple
+
+
+class OwnModel(NamedTuple):
+    """
+    Where the classes of one model type are.
+
+    Args:
+        package (`str`): Name of the package under `models/`.
+        configuration (`str`): Name of the configuration class, in `configuration_PACKAGE.py`.
+        auto_classes (`dict[str, str]`): Auto class to model class, in `modeling_PACKAGE.py`.
+    """
+
+    package: str
+    configuration: str
+    auto_classes: dict[str, str]
+
+
+OWN_MODELS = {
+    "sparse_hopfield_crossformer": OwnModel(
+        "crossformer",
+        "SparseHopfieldCrossformerConfig",
+        {"AutoModelForTimeSeriesPrediction": "SparseHopfieldCrossformerForPrediction"},
+    ),
+    "sparse_hopfield_multiple_instance": OwnModel(
+        "multiple_instance",
+        "SparseHopfieldMultipleInstanceConfig",
+        {"AutoModelForSequenceClassification": "SparseHopfieldForMultipleInstanceClassification"},
+    ),
+}
+
+_PACKAGE_OF = {
+    name: f"{own.package}.{kind}_{own.package}"
+    for own in OWN_MODELS.values()
+    for kind, names in (("configuration", [own.configuration]), ("modeling", own.auto_classes.values()))
+    for name in names
+} | {
+    "MultipleInstanceCollator": "multiple_instance.data_collator",
+    "TimeSeriesWindows": "crossformer.windows",
+    "split_series": "crossformer.windows",
+}
+
+__all__ = sorted(_PACKAGE_OF)
+
+
+def __getattr__(name: str):
+    if name not in _PACKAGE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_PACKAGE_OF[name]}", __name__), name)

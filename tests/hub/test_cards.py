@@ -1,0 +1,105 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Model cards, without a Hub."""
+
+import sys
+
+import pytest
+from huggingface_hub import ModelCard
+
+from hf_sparse_hopfield import calibrate, to_sparse_hopfield
+from hf_sparse_hopfield.integration.cards import model_card, support_sizes, task_of
+from hf_sparse_hopfield.integration.hub import push_folder
+from hf_sparse_hopfield.models import (
+    SparseHopfieldForMultipleInstanceClassification,
+    SparseHopfieldMultipleInstanceConfig,
+)
+
+from ..tiny_models import SPECIFICATIONS, tiny_inputs, tiny_model
+from .own_models import multiple_instance
+
+
+TASKS = {
+    "bert": ("AutoModelForMaskedLM", "fill-mask"),
+    "gpt2": ("AutoModelForCausalLM", "text-generation"),
+    "t5": ("AutoModelForSeq2SeqLM", None),
+    "bart": ("AutoModelForSeq2SeqLM", None),
+    "marian": ("AutoModelForSeq2SeqLM", "translation"),
+    "vit": ("AutoModelForImageClassification", "image-classification"),
+    "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition"),
+    "llava": ("AutoModelForImageTextToText", "image-text-to-text"),
+    "mpnet": ("AutoModelForMaskedLM", "fill-mask"),
+}
+
+
+@pytest.mark.parametrize("name", SPECIFICATIONS)
+def test_every_kind_of_model_has_a_task(name):
+    expected = TASKS.get(name, ("AutoModelForCausalLM", "text-generation"))
+    model = to_sparse_hopfield(tiny_model(name))
+    assert task_of(model) == expected
+    card = model_card(model)
+    assert card.data.pipeline_tag == expected[1] and f"{expected[0]}.from_pretrained(" in card.text
+    assert card.text.count("| 4 | 2 | 1 | 1 |") == sum(
+        hasattr(module, "sparse_hopfield") for module in model.modules()
+    )
+
+
+def test_support_sizes_are_counted_over_visible_keys():
+    model, inputs = multiple_instance()
+    (shares,) = support_sizes(model, [inputs, inputs]).values()
+    weights = model(**inputs, output_attentions=True).attentions
+    used = (weights > 0).sum((0, 2, 3)) / inputs["attention_mask"].sum()
+    assert shares == pytest.approx(used.tolist()) and min(shares) < 1
+    assert not any(module._forward_hooks for module in model.modules())
+    with pytest.raises(ValueError, match="batches is empty"):
+        support_sizes(model, [])
+
+
+def test_plot_comes_from_calibration_and_can_be_missing(tmp_path, monkeypatch):
+    model, report = calibrate(tiny_model("bert"), [tiny_inputs("bert")], alpha=1.5, progress=False)
+    card = model_card(model, calibration=report)
+    card.save(tmp_path / "README.md")
+    assert (tmp_path / "support.png").read_bytes().startswith(b"\x89PNG") and "](support.png)" in card.text
+    assert "from calibration" in card.text and "## Calibration" in card.text
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    card = model_card(model, batches=[tiny_inputs("bert")])
+    card.save(tmp_path / "other" / "README.md")
+    assert "There is no plot: matplotlib was not installed" in card.text and "counted on given inputs" in card.text
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["README.md"]
+
+
+def test_license_comes_from_a_local_card_and_no_path_goes_out(tmp_path):
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    model = to_sparse_hopfield(tiny_model("bert"))
+    model.config._name_or_path = str(tmp_path)
+    command = f"hf-sparse-hopfield convert '{tmp_path}/my model' out --alpha 1.5"
+    card = model_card(model, base_model=str(tmp_path), command=command)
+    assert card.data.license == "mit" and card.data.base_model is None
+    assert str(tmp_path) not in str(card) and "convert 'my model' out --alpha 1.5" in card.text
+    assert model_card(model, base_model="owner/name").data.license is None  # tests are offline
+
+
+def test_a_model_of_our_own_without_hopfield_layers():
+    config = SparseHopfieldMultipleInstanceConfig(input_size=4, aggregation="gated_attention")
+    card = model_card(SparseHopfieldForMultipleInstanceClassification(config))
+    assert "| 1.0 | 1.0 |" in card.text and "of the package hf_sparse_hopfield" in card.text
+
+
+def test_results_are_renewed_and_the_rest_stays():
+    model = to_sparse_hopfield(tiny_model("bert"))
+    old = model_card(model, metrics={"accuracy": 0.1}, dataset="a/b", license="mit", repo_id="me/x")
+    new = model_card(model, metrics={"accuracy": 0.9}, dataset="a/b", license="gpl", into=ModelCard(str(old)))
+    assert new.data.license == "mit" and [result.metric_value for result in new.data.eval_results] == [0.9]
+    assert new.text.count("## Evaluation") == 1 and "| accuracy | 0.9000 |" in new.text
+    assert model_card(model, metrics={"accuracy": 0.9}).data.get("model-index") is None  # on nobody knows what
+
+
+def test_unknown_options_are_refused():
+    model = to_sparse_hopfield(tiny_model("bert"))
+    with pytest.raises(TypeError, match="metric"):
+        model_card(model, metric={"accuracy": 1.0})
+
+
+def test_offline_is_told(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(OSError, match="(?s)offline.*hf upload me/x"):
+        push_folder(tmp_path, "me/x")
