@@ -3,14 +3,32 @@
 
 import argparse
 import os
+import pickle
 import signal
 import sys
+import zlib
 from collections.abc import Callable
 from types import ModuleType
+
+from safetensors import SafetensorError
 
 from .commands import calibrate, convert, demo, inspect
 from .version import __version__
 
+
+# What goes wrong with arguments, files, disks and models; the last four are what damaged files raise.
+_ERRORS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    OSError,
+    ImportError,
+    RuntimeError,
+    EOFError,
+    pickle.UnpicklingError,
+    SafetensorError,
+    zlib.error,
+)
 
 COMMANDS: dict[str, ModuleType] = {"convert": convert, "calibrate": calibrate, "inspect": inspect, "demo": demo}
 
@@ -37,7 +55,7 @@ def run_safely(run: Callable[[], None], debug: bool) -> int:
         # whoever read our output (`| head`) has left; python would complain once more while it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
+    except _ERRORS as error:
         if debug:
             raise
         print(f"error: {str(error) or type(error).__name__}", file=sys.stderr)
@@ -63,6 +81,10 @@ def add_parser_for(command: ModuleType, parser: argparse.ArgumentParser) -> None
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description, parser.epilog = command.DESCRIPTION, command.EXAMPLES
     command.add_arguments(parser)
+    # suppressed, so that not giving it here does not undo a --debug before the name of the command
+    parser.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
+    )
     parser.set_defaults(run=command.run)
 
 
@@ -76,10 +98,9 @@ def run_script(command: ModuleType, first: list[str] | None = None, argv: list[s
         argv (`list[str]`, *optional*, defaults to `sys.argv[1:]`): Arguments.
     """
     parser = argparse.ArgumentParser()
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     add_parser_for(command, parser)
     arguments = parser.parse_args([*(first or []), *(sys.argv[1:] if argv is None else argv)])
-    return run_safely(lambda: arguments.run(arguments), arguments.debug)
+    return run_safely(lambda: arguments.run(arguments), getattr(arguments, "debug", False))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`hf-sparse-hopfield demo`: the whole way on embedded data, nothing downloaded."""
 
+import copy
 import pathlib
 import tempfile
 import time
@@ -47,6 +48,8 @@ DIGITS = (
 )
 BETA = 0.1
 ALPHA = 2.0
+TARGET_SUPPORT = 0.1
+REFINE_STEPS = 32
 LINE, LINES = 8, 3
 
 
@@ -220,12 +223,26 @@ def _show_conversion(console: Any, directory: pathlib.Path, steps: int, seed: in
         share = f"{sparsity_report(model, new_data.batches()).share:.1%}" if is_bound(model) else "all"
         table.add_row(name, f"{loss:.4f}", f"{right:.1%}", share, "" if seconds is None else f"{seconds:.0f}")
 
+    def fine_tune() -> float:
+        return train(model, data, max(1, steps // 4), 1e-3, seed)
+
     add("dense (softmax)", train(model, data, steps, 4e-3, seed))
-    model = to_sparse_hopfield(model, {"alpha": ALPHA})
-    add(f"sparse (alpha = {ALPHA}), as is", None)
-    model, report = calibrate(to_dense(model), data.batches()[:4], alpha=ALPHA, progress=console.is_terminal)
-    add("beta calibrated per head", report.seconds)
-    add("and fine-tuned", train(model, data, max(1, steps // 4), 1e-3, seed))
+    dense = copy.deepcopy(model)
+    add("and trained on", fine_tune())
+    model = to_sparse_hopfield(dense, {"alpha": ALPHA})
+    add("sparse (sparsemax)", None)
+    model, report = calibrate(
+        to_dense(model),
+        data.batches()[:REFINE_STEPS],
+        alpha=ALPHA,
+        objective="support",
+        target_support=TARGET_SUPPORT,
+        search_batches=4,
+        refine_steps=REFINE_STEPS,
+        progress=console.is_terminal,
+    )
+    add("beta calibrated", report.seconds)
+    add("and trained on", fine_tune())
     console.print(table)
     plot_sparsity(sparsity_report(model, new_data.batches()), directory / "heads.png")
     sample = new_data.input_ids[0, : 2 * LINE]

@@ -7,13 +7,8 @@ from .common import (
     add_calibration_arguments,
     add_input_arguments,
     add_output_arguments,
-    calibration_options,
-    command_line,
-    make_batches,
     parse_alpha,
-    push,
-    show,
-    summary,
+    write_sparse,
 )
 
 
@@ -21,7 +16,7 @@ HELP = "choose beta (and alpha) per head of a sparse checkpoint"
 DESCRIPTION = """Read a checkpoint, choose the settings of every head on a text (or random inputs) so that it does what the dense
 model did, and write the result."""
 EXAMPLES = """examples:
-  %(prog)s ./smollm2-sparse ./smollm2-calibrated --text wikitext.valid.txt --refine_steps 32
+  %(prog)s ./smollm2-sparse ./smollm2-calibrated --text wikitext.valid.txt
   %(prog)s ./bert-sparse ./bert-sparser --text corpus.txt --objective support --target_support 0.05"""
 
 
@@ -30,25 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="local directory or Hub id of the checkpoint")
     parser.add_argument("output", help="directory to write")
     parser.add_argument("--alpha", type=parse_alpha, help="a number for all heads, or 'search' (default: as it is)")
-    add_input_arguments(parser, "calibrate")
+    add_input_arguments(parser, "calibrate", batches=32)
     add_calibration_arguments(parser)
     add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Calibrate."""
-    from ..integration.checkpoints import calibrate_checkpoint
-
     if arguments.text is None and not arguments.random:
         raise ValueError("there is nothing to calibrate on: give --text FILE or --random.")
-    result = calibrate_checkpoint(
-        arguments.source,
-        arguments.output,
-        batches=lambda model, tokenizer: make_batches(arguments, model, tokenizer),
-        calibration=calibration_options(arguments),
-        overwrite=arguments.overwrite,
-        verify=not arguments.no_verify,
-        command=command_line("hf-sparse-hopfield"),
-    )
-    result = {"output": arguments.output, **summary(result), **push(arguments, arguments.output)}
-    show(arguments, result, arguments.source)
+    write_sparse(arguments, None)

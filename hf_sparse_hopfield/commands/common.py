@@ -3,21 +3,31 @@
 
 import argparse
 import json
+import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..extras import require
 
 
-def add_input_arguments(parser: argparse.ArgumentParser, purpose: str) -> None:
+REFINE_STEPS = 32
+
+
+def add_input_arguments(parser: argparse.ArgumentParser, purpose: str, batches: int = 8) -> None:
     """Arguments for a text, or random inputs, to run a model on."""
     group = parser.add_argument_group(f"what to {purpose} on")
-    group.add_argument("--text", help="text file in UTF-8, may be .gz")
-    group.add_argument(
+    kind = group.add_mutually_exclusive_group()
+    kind.add_argument("--text", help="text file in UTF-8, may be .gz")
+    kind.add_argument(
         "--random", action="store_true", help="random inputs, where there is no text (such as for images)"
     )
-    group.add_argument("--batches", type=int, default=8, help="batches (default: %(default)s)")
+    group.add_argument(
+        "--batches", type=parse_batches, default=batches, help="batches, or 'all' of the text (default: %(default)s)"
+    )
     group.add_argument("--batch_size", type=int, default=1, help="samples in a batch (default: %(default)s)")
     group.add_argument("--length", type=int, default=512, help="tokens in a window of text (default: %(default)s)")
     group.add_argument("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
@@ -32,10 +42,20 @@ def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--target_support", type=float, help="share of the visible keys, for --objective support")
     group.add_argument("--layerwise", action="store_true", help="later layers see the sparse earlier ones")
     group.add_argument(
-        "--refine_steps", type=int, default=0, help="gradient steps on beta and searched alpha; 32 make a difference"
+        "--refine_steps",
+        type=int,
+        help="then gradient steps on beta and searched alpha alone, a batch each; no weight changes (default: "
+        f"{REFINE_STEPS}; 0, which leaves every head with what is best for it alone, for --budget and --objective support)",
     )
     group.add_argument(
-        "--refine_on", choices=("auto", "loss", "dense"), default="auto", help="what these steps minimise"
+        "--refine_on",
+        choices=("auto", "loss", "dense"),
+        default="auto",
+        help="what these steps minimise: the loss of a causal language model on the text, or the divergence from the "
+        "dense model, which does not adapt to the text (default: the loss where there is one)",
+    )
+    group.add_argument(
+        "--learning_rate", type=float, default=0.05, help="of these steps, on log beta (default: %(default)s)"
     )
     group.add_argument("--max_error", type=float, default=0.05, help="relative error of a head, for --alpha search")
     group.add_argument(
@@ -44,7 +64,7 @@ def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--search_batches", type=int, default=8, help="batches to look at before refining (default: %(default)s)"
     )
-    group.add_argument("--rows", type=int, default=128, help="queries of a batch to look at (default: %(default)s)")
+    group.add_argument("--rows", type=int, default=64, help="queries of a batch to look at (default: %(default)s)")
     group.add_argument("--resume_from", help="file with the state of an interrupted calibration; written on the way")
 
 
@@ -73,11 +93,30 @@ def parse_alpha(text: str) -> float | str:
         raise argparse.ArgumentTypeError(f"must be a number in [1, 2] or 'search', got {text!r}") from None
 
 
+def parse_batches(text: str) -> int:
+    """The value of `--batches`: a number, or `all`."""
+    if text == "all":
+        return sys.maxsize
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number or 'all', got {text!r}") from None
+
+
+def show_progress(arguments: argparse.Namespace) -> bool:
+    """Whether a progress bar is of use: somebody looks on, and no machine reads."""
+    return sys.stderr.isatty() and not arguments.json
+
+
 def calibration_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments for `calibrate`."""
-    names = "objective target_support layerwise refine_steps refine_on max_error budget rows search_batches seed resume_from".split()
+    names = "objective target_support layerwise refine_steps refine_on learning_rate max_error budget rows search_batches seed resume_from".split()
     options = {name: getattr(arguments, name) for name in names}
-    return {**options, "alpha": arguments.alpha, "progress": sys.stderr.isatty() and not arguments.json}
+    if options["refine_steps"] is None:  # refining would leave the support or the loss that was asked for
+        options["refine_steps"] = (
+            0 if arguments.objective == "support" or arguments.budget is not None else REFINE_STEPS
+        )
+    return {**options, "alpha": arguments.alpha, "progress": show_progress(arguments)}
 
 
 def make_batches(arguments: argparse.Namespace, model: Any, tokenizer: Any) -> list[dict[str, Any]]:
@@ -88,6 +127,8 @@ def make_batches(arguments: argparse.Namespace, model: Any, tokenizer: Any) -> l
         if getattr(arguments, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(arguments, name)}.")
     if arguments.text is None:
+        if arguments.batches == sys.maxsize:
+            raise ValueError("--batches all needs --text: there is no end to random inputs.")
         return [
             random_inputs(
                 model, batch_size=arguments.batch_size, length=arguments.length, seed=arguments.seed + number
@@ -107,11 +148,6 @@ def make_batches(arguments: argparse.Namespace, model: Any, tokenizer: Any) -> l
     )
 
 
-def command_line(program: str) -> str:
-    """How the program was called, for model cards."""
-    return shlex.join([program, *sys.argv[1:]])
-
-
 def push(arguments: argparse.Namespace, folder: str) -> dict[str, str]:
     """Upload what was written, if that was asked for."""
     if arguments.push_to_hub is None:
@@ -119,6 +155,24 @@ def push(arguments: argparse.Namespace, folder: str) -> dict[str, str]:
     from ..integration.hub import push_folder
 
     return {"pushed": push_folder(folder, arguments.push_to_hub, arguments.private)}
+
+
+def check_file(path: str | None) -> None:
+    """Refuse a file that could not be written, before any work."""
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        raise FileNotFoundError(f"{path!r} cannot be written: there is no directory {str(Path(path).parent)!r}.")
+
+
+@contextmanager
+def new_file(path: str) -> Iterator[Path]:
+    """A file that appears under its name only when the context ends well; yields where to write."""
+    target = Path(path)
+    beside = target.with_name(f".partial-{target.name}")
+    try:
+        yield beside
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def show(arguments: argparse.Namespace, result: dict[str, Any], title: str) -> None:
@@ -145,7 +199,37 @@ def console() -> Any:
     return require("rich.console", "cli").Console()
 
 
-def summary(result: dict[str, Any]) -> dict[str, Any]:
+def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, **load_options: Any) -> None:
+    """
+    Convert or calibrate a checkpoint as the arguments say, and show the result.
+
+    Args:
+        arguments (`argparse.Namespace`): With those of all groups above.
+        config (`dict`, *optional*): The settings to convert with.
+        **load_options: For `from_pretrained`.
+    """
+    from ..integration.checkpoints import convert_checkpoint
+
+    calibrated = arguments.text is not None or arguments.random
+    result = convert_checkpoint(
+        arguments.source,
+        arguments.output,
+        config,
+        batches=(lambda model, tokenizer: make_batches(arguments, model, tokenizer)) if calibrated else None,
+        calibration=calibration_options(arguments),
+        overwrite=arguments.overwrite,
+        verify=not arguments.no_verify,
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        **load_options,
+    )
+    show(
+        arguments,
+        {"output": arguments.output, **_summary(result), **push(arguments, arguments.output)},
+        arguments.source,
+    )
+
+
+def _summary(result: dict[str, Any]) -> dict[str, Any]:
     """The result of converting a checkpoint, with the calibration report in few numbers."""
     result = dict(result)
     report = result.pop("calibration", None)

@@ -8,13 +8,8 @@ from .common import (
     add_calibration_arguments,
     add_input_arguments,
     add_output_arguments,
-    calibration_options,
-    command_line,
-    make_batches,
     parse_alpha,
-    push,
-    show,
-    summary,
+    write_sparse,
 )
 
 
@@ -23,10 +18,14 @@ DESCRIPTION = """Read a checkpoint (local directory or Hub id), make its attenti
 report and model card. With --text or --random, beta (and, with --alpha search, alpha) is calibrated per head: without
 that, a pretrained model does poorly with alpha above 1."""
 EXAMPLES = """examples:
-  %(prog)s HuggingFaceTB/SmolLM2-135M smollm2-sparse --alpha 1.5 --text wikitext.valid.txt --refine_steps 32
+  %(prog)s HuggingFaceTB/SmolLM2-135M smollm2-sparse --alpha 1.5 --text wikitext.valid.txt
   %(prog)s ./bert ./bert-sparse --text corpus.txt.gz --alpha search --budget 0.02
   %(prog)s ./vit ./vit-sparse --alpha 1.5 --random
   %(prog)s ./bert-sparse ./bert-again --to_dense"""
+
+
+_SETTINGS = ("alpha", "beta", "steps", "layers", "learn_beta", "learn_alpha", "gguf_file", "text", "random")
+_CALIBRATION = ("target_support", "layerwise", "refine_steps", "budget", "resume_from")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,36 +43,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--layers", nargs="+", help="only these layers, by number or name pattern")
     group.add_argument("--learn_beta", action="store_true", help="beta becomes a parameter for fine-tuning")
     group.add_argument("--learn_alpha", action="store_true", help="alpha becomes a parameter for fine-tuning")
-    add_input_arguments(parser, "calibrate")
+    add_input_arguments(parser, "calibrate", batches=32)
     add_calibration_arguments(parser)
     add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Convert."""
-    from ..integration.checkpoints import convert_checkpoint, gguf_options
+    from ..integration.checkpoints import gguf_options
 
+    wanted = [name for name in _CALIBRATION if getattr(arguments, name) not in (None, False)]
     if arguments.to_dense:
+        wanted += [name for name in _SETTINGS if getattr(arguments, name) not in (None, False)]
+        if wanted:
+            raise ValueError(f"--to_dense gives back what the model was: --{wanted[0]} has no meaning with it.")
         to_dense.run(arguments)
         return
-    calibrated = arguments.text is not None or arguments.random
-    if not calibrated and (arguments.alpha == "search" or arguments.budget is not None or arguments.refine_steps):
-        raise ValueError(
-            "--alpha search, --budget and --refine_steps need something to calibrate on: --text or --random."
-        )
-    result = convert_checkpoint(
-        arguments.source,
-        arguments.output,
-        _settings(arguments),
-        batches=(lambda model, tokenizer: make_batches(arguments, model, tokenizer)) if calibrated else None,
-        calibration=calibration_options(arguments),
-        overwrite=arguments.overwrite,
-        verify=not arguments.no_verify,
-        command=command_line("hf-sparse-hopfield"),
-        **(gguf_options(arguments.gguf_file) if arguments.gguf_file else {}),
-    )
-    result = {"output": arguments.output, **summary(result), **push(arguments, arguments.output)}
-    show(arguments, result, arguments.source)
+    if arguments.alpha == "search":
+        wanted.append("alpha search")
+    if wanted and arguments.text is None and not arguments.random:
+        raise ValueError(f"--{wanted[0]} needs something to calibrate on: --text FILE or --random.")
+    write_sparse(arguments, _settings(arguments), **(gguf_options(arguments.gguf_file) if arguments.gguf_file else {}))
 
 
 def _settings(arguments: argparse.Namespace) -> dict:

@@ -2,16 +2,26 @@
 """`inspect`: what every head of a sparse checkpoint does."""
 
 import argparse
+import math
 
 from ..extras import require
-from .common import add_input_arguments, add_json_argument, console, make_batches
+from .common import (
+    add_input_arguments,
+    add_json_argument,
+    check_file,
+    console,
+    make_batches,
+    new_file,
+    show_progress,
+)
 
 
 HELP = "alpha, beta, steps, support size, entropy and dead heads of a checkpoint"
-DESCRIPTION = """Run a checkpoint on a text (or random inputs) and report, for every layer and head, how many keys it uses. A dense
-checkpoint is shown as it would be with --alpha."""
+DESCRIPTION = """Run a checkpoint on a text (or random inputs) and report, for every layer and head, how many keys it uses; of a
+language model also its perplexity. A dense checkpoint is shown as it would be with --alpha."""
 EXAMPLES = """examples:
   %(prog)s ./smollm2-sparse --text wikitext.valid.txt --html report.html
+  %(prog)s ./smollm2-sparse --text wikitext.test.txt --batches all --rows 16   (perplexity on a whole text)
   %(prog)s ./vit-sparse --png heads.png
   %(prog)s ./bert-sparse --json > report.json"""
 
@@ -37,15 +47,21 @@ def run(arguments: argparse.Namespace) -> None:
     from ..integration.convert import to_sparse_hopfield
     from ..integration.settings import is_bound
 
+    for path in (arguments.png, arguments.html):
+        check_file(path)
     model, tokenizer = load_model(arguments.source), load_tokenizer(arguments.source)
     if not is_bound(model):
         model = to_sparse_hopfield(model, {"alpha": arguments.alpha})
     batches = make_batches(arguments, model, tokenizer)
-    report = sparsity_report(model, batches, rows=arguments.rows, seed=arguments.seed)
+    report = sparsity_report(
+        model, batches, rows=arguments.rows, seed=arguments.seed, progress=show_progress(arguments)
+    )
     if arguments.png:
-        plot_sparsity(report, arguments.png)
+        with new_file(arguments.png) as path:
+            plot_sparsity(report, path)
     if arguments.html:
-        write_html_report(report, arguments.html, f"Heads of {arguments.source}")
+        with new_file(arguments.html) as path:
+            write_html_report(report, path, f"Heads of {arguments.source}")
     if arguments.json:
         print(report.to_json_string(), end="")
         return
@@ -80,6 +96,8 @@ def _print(report, arguments: argparse.Namespace) -> None:
         f"{report.share:.2%} of the visible keys get weight; {len(report.dead_heads)} dead heads; "
         f"{report.rows} rows looked at in each attention module."
     )
+    if report.loss is not None:
+        out.print(f"loss {report.loss:.4f}, perplexity {math.exp(report.loss):.2f}")
     for path in (arguments.png, arguments.html):
         if path:
             out.print(f"written: {path}")

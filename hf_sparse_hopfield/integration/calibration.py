@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -38,7 +39,7 @@ class CalibrationReport:
         batches (`int`): How many batches were looked at.
         layers (`dict[str, dict[str, list[float]]]`):
             For each attention module, one number per head: `alpha`, `beta`, `error` (of the head's output, relative to its
-            energy) and `support` (share of the visible keys that get weight). Error and support are those before `refine`.
+            energy) and `support` (share of the visible keys that get weight).
         refined (`list[float]`): What refining minimised, step by step.
         budget (`dict[str, float]`): For a budget: dense and sparse loss (or divergence), and the error allowed per head.
         seconds (`float`): How long it took.
@@ -78,7 +79,7 @@ def calibrate(
     learning_rate: float = 0.05,
     max_error: float = 0.05,
     budget: float | None = None,
-    rows: int = 128,
+    rows: int = 64,
     search_batches: int | None = None,
     seed: int = 0,
     progress: bool = True,
@@ -117,14 +118,15 @@ def calibrate(
         budget (`float`, *optional*):
             The sparsest model within this share of the dense loss (0.02 is 2 %): `max_error` is found by bisection, with
             alpha searched. Without labels, the divergence from the dense outputs is to stay below `budget`.
-        rows (`int`, *optional*, defaults to 128): How many queries of a batch to look at in each attention module.
+        rows (`int`, *optional*, defaults to 64): How many queries of a batch to look at in each attention module.
         search_batches (`int`, *optional*):
             Look at this many batches, then go on to refining, which uses all of them. Eight long ones are usually enough.
         seed (`int`, *optional*, defaults to 0): Chooses these queries.
         progress (`bool`, *optional*, defaults to `True`): Show a progress bar.
         resume_from (`str`, *optional*):
-            A file. What the search has summed up is written there after each batch, and read from there at the start if
-            it exists: an interrupted calibration with the same arguments goes on where it was.
+            A file. What the search has summed up is written there after each batch, and what refining has reached after
+            each step; both are read from there at the start if it exists: an interrupted calibration with the same
+            arguments goes on where it was.
 
     Returns:
         `tuple`: The model, and a [`CalibrationReport`].
@@ -147,7 +149,18 @@ def calibrate(
     start = time.monotonic()
     if budget is not None and alpha is None:
         alpha = "search"
-    _check(alpha, objective, target_support, refine_steps, refine_on, max_error, budget, rows, search_batches)
+    _check(
+        alpha,
+        objective,
+        target_support,
+        refine_steps,
+        refine_on,
+        learning_rate,
+        max_error,
+        budget,
+        rows,
+        search_batches,
+    )
     if (refine_steps or budget is not None) and iter(batches) is batches:
         raise TypeError(
             "batches is an iterator, which can be gone through only once; refine_steps and budget need a list or a data loader."
@@ -168,39 +181,28 @@ def calibrate(
     )
     report = CalibrationReport(objective)
     searched = batches if search_batches is None else _First(batches, search_batches)
-    report.batches = _stream(model, searched, search, progress, resume_from)
+    record = _Record(resume_from, search, seed)
+    report.batches = _stream(model, searched, search, progress, record)
     sites = [site for site in sites if site.name in search.sums]  # the others were not called
 
     if budget is not None:
         max_error = _bisect(model, searched, search, sites, budget, report, progress)
     choice = _choose(search, sites, alpha, max_error)
-    for name, (alphas, betas, error, support) in choice.items():
-        heads = max(len(betas), len(alphas))
-        report.layers[name] = {
-            "alpha": alphas.expand(heads).tolist(),
-            "beta": betas.expand(heads).tolist(),
-            "error": error.expand(heads).tolist(),
-            "support": support.expand(heads).tolist(),
-        }
-    betas = {name: chosen[1] for name, chosen in choice.items()}
-    alphas = {name: chosen[0] for name, chosen in choice.items()}
     if refine_steps:
-        refiner = Refiner(betas, {name: _one_or_all(value) for name, value in alphas.items()}, alpha == "search")
-        with tqdm(total=refine_steps, desc="refining", disable=not progress) as bar:
-
-            def note(loss: float) -> None:
-                report.refined.append(loss)
-                bar.set_postfix(loss=f"{loss:.4f}")
-                bar.update()
-
-            against = _refine_target(refine_on, batches)
-            refine(model, batches, refiner, refine_steps, learning_rate, against, note)
-        betas, refined_alphas = refiner.result()
-        alphas = {name: torch.as_tensor(value).reshape(-1) for name, value in refined_alphas.items()}
-        for name, layer in report.layers.items():
-            heads = len(layer["beta"])
-            layer |= {"alpha": alphas[name].expand(heads).tolist(), "beta": betas[name].expand(heads).tolist()}
-    apply_settings(model, {name: {"alpha": alphas[name], "beta": betas[name]} for name in betas})
+        against = _refine_target(refine_on, batches)
+        choice = _refined(
+            model, batches, choice, alpha == "search", refine_steps, learning_rate, against, report, record, progress
+        )
+        search = search.measuring(
+            {name: _one_or_all(chosen.alpha) for name, chosen in choice.items()},
+            {name: chosen.beta for name, chosen in choice.items()},
+        )
+        _stream(model, searched, search, progress, _Record(None, search, seed))
+        choice = {name: chosen._replace(**search.expected(name)) for name, chosen in choice.items()}
+    for name, chosen in choice.items():
+        heads = max(len(chosen.alpha), len(chosen.beta))
+        report.layers[name] = {key: value.expand(heads).tolist() for key, value in chosen._asdict().items()}
+    apply_settings(model, {name: {"alpha": chosen.alpha, "beta": chosen.beta} for name, chosen in choice.items()})
     report.seconds = time.monotonic() - start
     return model, report
 
@@ -255,7 +257,9 @@ def _shortest_name(site: Site, sites: list[Site], model: PreTrainedModel) -> str
     return short if matches == [site.name] else site.name
 
 
-def _check(alpha, objective, target_support, refine_steps, refine_on, max_error, budget, rows, search_batches) -> None:
+def _check(
+    alpha, objective, target_support, refine_steps, refine_on, learning_rate, max_error, budget, rows, search_batches
+) -> None:
     if isinstance(alpha, str) and alpha != "search":
         raise ValueError(f"alpha must be a number in [1, 2], 'search' or None, got {alpha!r}.")
     if isinstance(alpha, (int, float)) and not 1 <= alpha <= 2:
@@ -278,8 +282,9 @@ def _check(alpha, objective, target_support, refine_steps, refine_on, max_error,
     for name, value, least in counts if search_batches is None else [*counts, ("search_batches", search_batches, 1)]:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-    if not 0 < max_error < math.inf:
-        raise ValueError(f"max_error must be a positive number, got {max_error!r}.")
+    for name, value in (("max_error", max_error), ("learning_rate", learning_rate)):
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a positive number, got {value!r}.")
 
 
 def _has_heads(site: Site) -> bool:
@@ -296,43 +301,53 @@ def _alphas(retrieval: LayerRetrieval, alpha: float | str | None) -> list[Settin
     return [own.detach().cpu() if isinstance(own, torch.Tensor) else own]
 
 
+class _Record:
+    """
+    A file from which an interrupted calibration goes on; nothing is kept if there is none.
+
+    Args:
+        path (`str`, *optional*): The file. What is there already is read, if it comes from the same calibration.
+        search ([`HeadSearch`]), seed (`int`): What tells one calibration from another.
+    """
+
+    def __init__(self, path: str | os.PathLike | None, search: HeadSearch, seed: int) -> None:
+        self.path = None if path is None else Path(path)
+        alphas = {name: str(values) for name, values in search.alphas.items()}
+        identity = json.dumps(
+            [search.objective, search.target_support, search.layerwise, search.rows, seed, search.per_head, alphas]
+        )
+        self.state: dict[str, Any] = {"identity": identity}
+        if self.path is not None and self.path.exists():
+            self.state = torch.load(self.path, weights_only=True)
+            if self.state["identity"] != identity:
+                raise ValueError(
+                    f"resume_from={str(path)!r} comes from a calibration with another model or other arguments."
+                )
+
+    def save(self, **state: Any) -> None:
+        """Keep these parts of the state, besides the others."""
+        if self.path is None:
+            return
+        self.state |= state
+        beside = self.path.with_name(self.path.name + ".part")
+        torch.save(self.state, beside)
+        os.replace(beside, self.path)
+
+
 def _stream(
-    model: PreTrainedModel,
-    batches: Iterable[Batch],
-    search: HeadSearch,
-    progress: bool,
-    resume_from: str | os.PathLike | None,
+    model: PreTrainedModel, batches: Iterable[Batch], search: HeadSearch, progress: bool, record: _Record
 ) -> int:
     """One pass; returns the number of batches."""
-    done = 0
-    path = None if resume_from is None else Path(resume_from)
-    identity = json.dumps(
-        [
-            search.objective,
-            search.target_support,
-            search.layerwise,
-            search.rows,
-            {n: str(a) for n, a in search.alphas.items()},
-        ]
-    )
-    if path is not None and path.exists():
-        state = torch.load(path, weights_only=True)
-        if state["identity"] != identity:
-            raise ValueError(
-                f"resume_from={str(path)!r} comes from a calibration with another model or other arguments."
-            )
-        search.load_state_dict(state["search"])
-        done = state["batches"]
+    done = record.state.get("batches", 0)
+    if done:
+        search.load_state_dict(record.state["search"])
     with evaluating(model), torch.no_grad(), observed(model, search):
         for number, batch in enumerate(_bar(batches, "calibrating", progress)):
             if number < done:
                 continue
             model(**on_device(batch, model))
             done = number + 1
-            if path is not None:
-                beside = path.with_name(path.name + ".part")
-                torch.save({"identity": identity, "search": search.state_dict(), "batches": done}, beside)
-                os.replace(beside, path)
+            record.save(search=search.state_dict(), batches=done)
     if not done:
         raise ValueError("batches is empty: there is nothing to calibrate on.")
     return done
@@ -356,11 +371,16 @@ def _bar(batches: Iterable[Batch], description: str, progress: bool) -> Iterator
     return iter(tqdm(batches, desc=description, total=total, disable=not progress))
 
 
-Choice = dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]
+class Choice(NamedTuple):
+    """What was chosen for the heads of an attention module, one number each: relative error and support come with it."""
+
+    alpha: torch.Tensor
+    beta: torch.Tensor
+    error: torch.Tensor
+    support: torch.Tensor
 
 
-def _choose(search: HeadSearch, sites: list[Site], alpha: float | str | None, max_error: float) -> Choice:
-    """alpha, beta, relative error and support of each head, for each attention module."""
+def _choose(search: HeadSearch, sites: list[Site], alpha: float | str | None, max_error: float) -> dict[str, Choice]:
     choice = {}
     for site in sites:
         if alpha == "search":
@@ -368,17 +388,16 @@ def _choose(search: HeadSearch, sites: list[Site], alpha: float | str | None, ma
         else:
             value, beta = search.best(site.name)
             alphas = torch.as_tensor(value, dtype=torch.float64).reshape(-1)
-            choice[site.name] = (alphas, beta, *search.expected(site.name))
+            choice[site.name] = Choice(alphas, beta, **search.expected(site.name))
     return choice
 
 
-def _largest_alphas(search: HeadSearch, name: str, max_error: float) -> tuple[torch.Tensor, ...]:
+def _largest_alphas(search: HeadSearch, name: str, max_error: float) -> Choice:
     """For each head the largest alpha whose error is allowed, between the alphas that were tried."""
     count = len(_SEARCHED_ALPHAS)
     betas = torch.stack([search.best(name, index)[1] for index in range(count)])
-    errors, supports = (
-        torch.stack(column) for column in zip(*(search.expected(name, index) for index in range(count)), strict=True)
-    )
+    expected = [search.expected(name, index) for index in range(count)]
+    errors, supports = (torch.stack([each[key] for each in expected]) for key in ("error", "support"))
     ones, zeros = torch.ones_like(betas[:1]), torch.zeros_like(betas[:1])
     alphas = torch.tensor([1.0, *_SEARCHED_ALPHAS], dtype=torch.float64)
     betas, errors, supports = (torch.cat(pair) for pair in ((ones, betas), (zeros, errors), (ones, supports)))
@@ -393,7 +412,52 @@ def _largest_alphas(search: HeadSearch, name: str, max_error: float) -> tuple[to
     def between(values: torch.Tensor) -> torch.Tensor:
         return ((1 - share) * values.gather(0, low) + share * values.gather(0, high))[0]
 
-    return between(alphas[:, None].expand_as(betas)), between(betas.log()).exp(), between(errors), between(supports)
+    return Choice(
+        between(alphas[:, None].expand_as(betas)), between(betas.log()).exp(), between(errors), between(supports)
+    )
+
+
+def _refined(
+    model: PreTrainedModel,
+    batches: Iterable[Batch],
+    choice: dict[str, Choice],
+    learn_alpha: bool,
+    steps: int,
+    learning_rate: float,
+    against: str,
+    report: CalibrationReport,
+    record: "_Record",
+    progress: bool,
+) -> dict[str, Choice]:
+    """A choice with its betas (and alphas) refined; error and support are those of before."""
+    refiner = _refiner(choice, learn_alpha)
+    # what an interrupted run has refined is of use only if it began from the same settings
+    begin = json.dumps([steps, learning_rate, against, [chosen.beta.tolist() for chosen in choice.values()]])
+    before = record.state.get("refining")
+    before = before if before is not None and before["begin"] == begin else None
+    report.refined = list(before["losses"]) if before else []
+    with tqdm(total=steps, initial=len(report.refined), desc="refining", disable=not progress) as bar:
+
+        def note(loss: float, state: dict) -> None:
+            report.refined.append(loss)
+            record.save(refining={**state, "begin": begin, "losses": report.refined})
+            bar.set_postfix(loss=f"{loss:.4f}")
+            bar.update()
+
+        refine(model, batches, refiner, steps, learning_rate, against, note, before)
+    betas, alphas = refiner.result()
+    return {
+        name: chosen._replace(beta=betas[name], alpha=torch.as_tensor(alphas[name]).reshape(-1))
+        for name, chosen in choice.items()
+    }
+
+
+def _refiner(choice: dict[str, Choice], learn_alpha: bool) -> Refiner:
+    return Refiner(
+        {name: chosen.beta for name, chosen in choice.items()},
+        {name: _one_or_all(chosen.alpha) for name, chosen in choice.items()},
+        learn_alpha,
+    )
 
 
 def _one_or_all(values: torch.Tensor) -> Setting:
@@ -421,12 +485,7 @@ def _bisect(
     for _ in _bar(range(_BISECTIONS), "searching within the budget", progress):
         middle = (low + high) / 2
         choice = _choose(search, sites, "search", math.exp(middle))
-        trial = Refiner(
-            {name: chosen[1] for name, chosen in choice.items()},
-            {name: _one_or_all(chosen[0]) for name, chosen in choice.items()},
-            learn_alpha=False,
-        )
-        compared = compare_with_dense(model, batches, trial)
+        compared = compare_with_dense(model, batches, _refiner(choice, learn_alpha=False))
         dense, sparse = compared.get("dense_loss"), compared.get("sparse_loss")
         within = sparse <= dense * (1 + budget) if dense is not None else compared["divergence"] <= budget
         if within:

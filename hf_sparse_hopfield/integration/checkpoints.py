@@ -5,8 +5,10 @@ One copy of the weights is in memory at a time, and one shard while it is writte
 """
 
 import gc
+import glob
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +17,16 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModel, AutoProcessor, AutoTokenizer, GgufConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoProcessor,
+    AutoTokenizer,
+    GgufConfig,
+    PreTrainedModel,
+)
 
 from ..configuration import SparseHopfieldConfig
 from .auto import PREFIX, sparse_model_class
@@ -24,7 +35,13 @@ from .convert import to_dense, to_sparse_hopfield
 from .hub import model_card
 from .inputs import random_inputs
 from .refinement import compare_with_dense, main_output
+from .settings import ATTENTION_NAME, attention_sites
 
+
+try:
+    import fcntl
+except ImportError:  # Windows: what a killed process leaves stays there
+    fcntl = None
 
 CALIBRATION_FILE = "calibration.json"
 _COMPARED = 8  # batches
@@ -44,7 +61,9 @@ def load_model(path: str, **kwargs: Any) -> PreTrainedModel:
     )
     names = [name.removeprefix(PREFIX) for name in config.architectures or []]
     base = next((getattr(transformers, name) for name in names if hasattr(transformers, name)), None)
-    if base is None:
+    if base is None and "gguf_file" in kwargs:  # such a file names no class; what it holds is a language model
+        model_class = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    elif base is None:
         model_class = AutoModel
     elif hasattr(type(config), "base_config_class"):
         model_class = sparse_model_class(base, type(config).base_config_class)
@@ -89,24 +108,68 @@ def new_directory(output: str | os.PathLike, overwrite: bool = False) -> Iterato
         `Path`: Where to write, beside `output`. If the context fails, it is removed.
     """
     output = Path(output).absolute()
+    check_output(output, overwrite)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{output.name}.partial-", dir=output.parent))
+    try:
+        with _locked(beside):
+            yield beside
+            beside.chmod(0o777 & ~_umask())
+            if output.exists():
+                old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old-", dir=output.parent))
+                with _locked(old):
+                    os.replace(output, old / output.name)
+                    os.replace(beside, output)
+                    shutil.rmtree(old)
+            else:
+                os.replace(beside, output)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def check_output(output: str | os.PathLike, overwrite: bool) -> None:
+    """
+    Refuse a directory that must not be replaced, and clear up what a killed process has left beside it.
+
+    Args:
+        output (`str`): Directory that is to be written.
+        overwrite (`bool`): Whether it may be replaced.
+    """
+    output = Path(output).absolute()
+    for old in output.parent.glob(f".{glob.escape(output.name)}.old-*"):
+        with _locked(old) as abandoned:
+            if abandoned and not output.exists() and (old / output.name).exists():
+                os.replace(old / output.name, output)
+                print(f"an interrupted run had put {str(output)!r} aside; it is back.", file=sys.stderr)
+            if abandoned:
+                shutil.rmtree(old, ignore_errors=True)
+    for partial in output.parent.glob(f".{glob.escape(output.name)}.partial-*"):
+        with _locked(partial) as abandoned:
+            if abandoned:
+                shutil.rmtree(partial, ignore_errors=True)
+                print(f"removed {partial.name}, which an interrupted run had left.", file=sys.stderr)
     if output.exists() and not overwrite:
         raise FileExistsError(f"output {str(output)!r} exists already: choose another name or add --overwrite.")
     if output.exists() and not output.is_dir():
         raise NotADirectoryError(f"output {str(output)!r} is a file; it is to be a directory.")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{output.name}.partial-", dir=output.parent))
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[bool]:
+    """Yields whether the directory could be locked. The lock ends with the process, however that ends."""
+    if fcntl is None:
+        yield False
+        return
+    handle = os.open(directory, os.O_RDONLY)
     try:
-        yield beside
-        beside.chmod(0o777 & ~_umask())
-        if output.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old-", dir=output.parent))
-            os.replace(output, old / output.name)
-            os.replace(beside, output)
-            shutil.rmtree(old)
-        else:
-            os.replace(beside, output)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locked = True
+    except OSError:  # another process writes there, or the file system knows no locks
+        locked = False
+    try:
+        yield locked
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        os.close(handle)
 
 
 def _umask() -> int:
@@ -192,12 +255,13 @@ def convert_checkpoint(
     **load_options: Any,
 ) -> dict[str, Any]:
     """
-    Dense checkpoint in, sparse checkpoint out: weights, tokenizer, configuration, calibration report, model card.
+    Checkpoint in, sparse checkpoint out: weights, tokenizer, configuration, calibration report, model card.
 
     Args:
-        source (`str`): Local directory or Hub id of a dense model.
+        source (`str`): Local directory or Hub id of a dense model; or of a sparse one, to calibrate it anew.
         output (`str`): Directory for the sparse one.
-        config ([`SparseHopfieldConfig`] or `dict`, *optional*): The settings to convert with.
+        config ([`SparseHopfieldConfig`] or `dict`, *optional*):
+            The settings to convert with. A sparse model has its own: for it this must be `None`.
         batches (`Callable`, *optional*): Called with model and tokenizer, gives what to calibrate on. `None`: no calibration.
         calibration (`dict`, *optional*): Arguments for [`calibrate`].
         overwrite (`bool`, *optional*, defaults to `False`): Replace a directory that exists already.
@@ -209,38 +273,36 @@ def convert_checkpoint(
         `dict`: `model` (name of its class), `layers` (how many attention modules are sparse), `comparison` with the dense
         model where there was something to calibrate on, and `difference` after loading again.
     """
-    _refuse_existing(output, overwrite)
+    check_output(output, overwrite)  # before hours of work, not after
     tokenizer = load_tokenizer(source, **{k: v for k, v in load_options.items() if k == "gguf_file"})
     model = load_model(source, **load_options)
-    if hasattr(type(model), "base_model_class"):
+    if not hasattr(type(model), "base_model_class"):
+        model = to_sparse_hopfield(model, config)
+    elif config is not None:
         raise ValueError(
             f"{source!r} is sparse already ({type(model).__name__}); use calibrate to change its settings."
         )
-    holder = [to_sparse_hopfield(model, config)]
-    del model
-    return _calibrate_and_save(holder, tokenizer, source, output, batches, calibration, overwrite, verify, command)
+    model = _released(model)
+    result: dict[str, Any] = {"model": type(model).__name__}
+    report: CalibrationReport | None = None
+    if batches is not None:
+        inputs = batches(model, tokenizer)
+        model, report = calibrate(model, inputs, **(calibration or {}))
+        result["comparison"] = compare_with_dense(model, inputs[:_COMPARED])
+        result["calibration"] = report
+    card = model_card(
+        model, base_model=source, calibration=report, comparison=result.get("comparison"), command=command
+    )
+    result["layers"] = sum(getattr(site.module, ATTENTION_NAME, None) is not None for site in attention_sites(model))
 
+    def extra(directory: Path) -> None:
+        card.save(directory / "README.md")
+        if report is not None:
+            report.save(directory / CALIBRATION_FILE)
 
-def calibrate_checkpoint(
-    source: str,
-    output: str | os.PathLike,
-    *,
-    batches: Callable[[PreTrainedModel, Any], list[dict[str, torch.Tensor]]],
-    calibration: dict[str, Any] | None = None,
-    overwrite: bool = False,
-    verify: bool = True,
-    command: str | None = None,
-) -> dict[str, Any]:
-    """
-    Sparse (or dense) checkpoint in, calibrated sparse checkpoint out. Arguments and result as for [`convert_checkpoint`].
-    """
-    _refuse_existing(output, overwrite)
-    tokenizer, model = load_tokenizer(source), load_model(source)
-    if not hasattr(type(model), "base_model_class"):
-        model = to_sparse_hopfield(model)
     holder = [model]
     del model
-    return _calibrate_and_save(holder, tokenizer, source, output, batches, calibration, overwrite, verify, command)
+    return result | save_verified(holder, tokenizer, output, overwrite=overwrite, verify=verify, extra=extra)
 
 
 def dense_checkpoint(
@@ -252,7 +314,7 @@ def dense_checkpoint(
     Args:
         source, output, overwrite, verify: As for [`convert_checkpoint`].
     """
-    _refuse_existing(output, overwrite)
+    check_output(output, overwrite)  # before hours of work, not after
     tokenizer, model = load_tokenizer(source), load_model(source)
     if not hasattr(type(model), "base_model_class"):
         raise ValueError(f"{source!r} is dense already ({type(model).__name__}).")
@@ -266,35 +328,3 @@ def _released(model: PreTrainedModel) -> PreTrainedModel:
     # transformers keeps the path that a configuration was read from; a checkpoint is not to carry it
     model.config._name_or_path = ""
     return model
-
-
-def _refuse_existing(output: str | os.PathLike, overwrite: bool) -> None:
-    if Path(output).exists() and not overwrite:  # before hours of work, not after
-        raise FileExistsError(f"output {str(output)!r} exists already: choose another name or add --overwrite.")
-
-
-def _calibrate_and_save(
-    holder: list[PreTrainedModel], tokenizer, source, output, batches, calibration, overwrite, verify, command
-) -> dict[str, Any]:
-    model = _released(holder.pop())
-    result: dict[str, Any] = {"model": type(model).__name__}
-    report: CalibrationReport | None = None
-    if batches is not None:
-        inputs = batches(model, tokenizer)
-        model, report = calibrate(model, inputs, **(calibration or {}))
-        result["comparison"] = compare_with_dense(model, inputs[:_COMPARED])
-        result["calibration"] = report
-    card = model_card(
-        model, base_model=source, calibration=report, comparison=result.get("comparison"), command=command
-    )
-    result["layers"] = sum(hasattr(module, "sparse_hopfield") for module in model.modules() if module is not model)
-
-    def extra(directory: Path) -> None:
-        card.save(directory / "README.md")
-        if report is not None:
-            report.save(directory / CALIBRATION_FILE)
-
-    holder.append(model)
-    del model
-    result |= save_verified(holder, tokenizer, output, overwrite=overwrite, verify=verify, extra=extra)
-    return result

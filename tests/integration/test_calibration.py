@@ -9,6 +9,7 @@ from transformers import AutoModel, AutoModelForCausalLM
 
 from hf_sparse_hopfield import SparseHopfieldConfig, entmax, to_sparse_hopfield
 from hf_sparse_hopfield.backends import available_backends
+from hf_sparse_hopfield.diagnostics import sparsity_report
 from hf_sparse_hopfield.integration.calibration import calibrate
 from hf_sparse_hopfield.integration.head_search import _crossing, _vertex
 from hf_sparse_hopfield.integration.observation import Observer, evaluate, evaluate_dense, observed, sampled
@@ -189,6 +190,8 @@ def test_refining_lowers_what_it_minimises(against):
     key = "sparse_loss" if against == "loss" else "divergence"
     assert after[key] < before[key]
     assert len(report.refined) == 12
+    measured = sparsity_report(model, batches, rows=10**6)
+    assert report.mean("support") == pytest.approx(measured.share, rel=0.1)  # as refined, not as before
     assert all(torch.equal(model.state_dict()[name], value) for name, value in weights.items())
     assert all(parameter.requires_grad for parameter in model.parameters())
 
@@ -287,6 +290,7 @@ def test_padding_does_not_count():
         ({"rows": 0}, "rows"),
         ({"search_batches": 0}, "search_batches"),
         ({"max_error": 0.0}, "max_error"),
+        ({"learning_rate": 0.0}, "learning_rate"),
     ],
 )
 def test_wrong_arguments(arguments, match):
