@@ -1,0 +1,207 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Bags whose instances are drawn from few patterns, computed as what they are: multisets.
+
+Equal instances have equal scores, so a bag of 300 instances of 15 kinds needs 15 scores and how often each occurs. With
+counts c the weight of one instance of kind i is p_i = [z_i - tau]_+ with sum of c_i p_i = 1 (sparsemax), or
+exp(z_i) / sum of c_j exp(z_j) (softmax), and a retrieved pattern is the sum of c_i p_i v_i: no approximation.
+
+Everything else (parameters, projections, classifier) is that of a [`stack`] of the library's models.
+"""
+
+import functools
+import math
+
+import torch
+from stacking import StackedAssociation
+from torch import nn
+
+from hf_sparse_hopfield.models import SparseHopfieldForMultipleInstanceClassification as MultipleInstanceClassifier
+
+
+# Where the kinds are in tensors of scores and weights. After them come states and bags, bags last.
+KINDS = 2
+
+
+class _CountedSparsemax(torch.autograd.Function):
+    """One model after the other: what is worked on then stays in the cache, which is worth a factor of ten."""
+
+    @staticmethod
+    def forward(ctx, scores: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        shared = scores.shape[-1] == 1
+        weights = scores.new_empty(*scores.shape[:-1], counts.shape[-1])
+        for model in range(len(scores)):
+            threshold = (_threshold_of_shared if shared else _threshold)(scores[model], counts[model])
+            torch.sub(scores[model], threshold, out=weights[model]).clamp_(min=0.0).mul_(counts[model].clamp(max=1.0))
+        ctx.shared = shared
+        ctx.save_for_backward(weights, counts)
+        return weights
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        weights, counts = ctx.saved_tensors
+        result = torch.empty_like(weights)
+        for model in range(len(weights)):
+            support, zero = weights[model] > 0, gradient.new_zeros(())
+            inside = torch.where(support, counts[model], zero)
+            kept = torch.where(support, gradient[model], zero)
+            mean = kept.sum(KINDS - 1, keepdim=True) / inside.sum(KINDS - 1, keepdim=True)
+            torch.addcmul(kept, inside, mean, value=-1.0, out=result[model])
+        return result.sum(-1, keepdim=True) if ctx.shared else result, None
+
+
+def _threshold(scores: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    # Michelot's algorithm: the threshold for a set that holds the support is never above the true one; what is below it
+    # leaves the set, until nothing does.
+    kinds, zero = KINDS - 1, scores.new_zeros(())
+    inside = counts.expand_as(scores)
+    size = inside.sum(kinds, keepdim=True)
+    for _ in range(scores.shape[kinds]):
+        threshold = ((inside * scores).sum(kinds, keepdim=True) - 1.0) / size
+        inside = torch.where(scores > threshold, inside, zero)
+        smaller = inside.sum(kinds, keepdim=True)
+        if torch.equal(smaller, size):
+            break
+        size = smaller
+    return threshold
+
+
+def _threshold_of_shared(scores: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """Where all bags have the same scores, as before the first update: the kinds are sorted once for all of them."""
+    kinds = KINDS - 1
+    scores, order = scores.sort(kinds, descending=True)
+    counts = counts[0, :, 0]  # (kinds, bags)
+    total = scores.new_full((1,), -1.0)
+    size = scores.new_zeros(1)
+    for score, kind in zip(scores.unbind(kinds), order.squeeze(-1).unbind(kinds), strict=True):
+        # In the support if the sum of c_j (z_j - z) over the kinds above is less than 1; a kind that is not in a bag adds 0.
+        inside = torch.where(score * size > total, counts[kind], 0.0)
+        total = total + inside * score
+        size = size + inside
+    return (total / size).unsqueeze(kinds)
+
+
+def counted_entmax(scores: torch.Tensor, counts: torch.Tensor, alpha: float) -> torch.Tensor:
+    """
+    The weight of one instance of each kind.
+
+    Args:
+        scores (`torch.Tensor` of shape `(models, heads, kinds, states, bags or 1)`): Scores of the kinds.
+        counts (`torch.Tensor` of shape `(models, 1, kinds, 1, bags)`):
+            How often each is in the bag; at least one is.
+        alpha (`float`): 1 (softmax) or 2 (sparsemax).
+
+    Returns:
+        `torch.Tensor` of shape `(models, heads, kinds, states, bags)`.
+    """
+    if alpha == 1.0:
+        return torch.softmax(scores + counts.log(), KINDS) / counts.clamp(min=1.0)
+    if alpha == 2.0:
+        return _CountedSparsemax.apply(scores, counts)
+    raise ValueError(f"alpha must be 1.0 or 2.0 for counted bags, got {alpha!r}.")
+
+
+def bag_logits(stacked: MultipleInstanceClassifier, kinds: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """
+    The logits of a stack of models, for bags that are given as counts.
+
+    Dropout acts on every instance, as in the model: of c equal ones a binomial number stays. With `"hopfield"` it acts on
+    the weights of every row, and the mean of the bag adds up one column of them: a sum of (bag size) * c independent terms,
+    for which a normal variable of the same mean and variance is drawn.
+
+    Args:
+        stacked: From [`stack`].
+        kinds (`torch.Tensor` of shape `(kinds, input_size)`): The patterns that occur.
+        counts (`torch.Tensor` of shape `(models, bags, kinds)`): How often each is in each bag.
+
+    Returns:
+        `torch.Tensor` of shape `(models, bags, num_labels)`.
+    """
+    config = stacked.config
+    models, bags, _ = counts.shape
+    embedded = stacked.embedding(kinds.expand(models, *kinds.shape).contiguous())
+    counts = counts.transpose(1, 2).contiguous()[:, None, :, None]  # (models, 1, kinds, 1, bags)
+    if config.aggregation in ("attention", "gated_attention"):
+        weights = counted_entmax(_attention_scores(stacked, embedded), counts, config.alpha)
+        bag = _read_out(_dropped(weights, counts, stacked), embedded[:, None]).flatten(1)
+    else:
+        pooling = config.aggregation == "pooling"
+        hopfield = stacked.aggregation.hopfield if pooling else stacked.aggregation
+        core: StackedAssociation = hopfield.association_core
+        patterns = [stacked.aggregation.pooling_weights.flatten(0, 1) if pooling else embedded, embedded, embedded]
+        if config.normalize:
+            norms = (hopfield.norm_state_pattern, hopfield.norm_stored_pattern, hopfield.norm_pattern_projection)
+            patterns = [norm(pattern) for norm, pattern in zip(norms, patterns, strict=True)]
+        query, key, value = core.project(*patterns)
+        factor = core.scaling * config.beta
+        scores = (factor * key @ query.transpose(-1, -2))[..., None]
+        # A state is a sum of keys after the first update: its scores are sums of these.
+        gram = factor * key @ key.transpose(-1, -2)
+        for _ in range(config.update_steps):
+            weights = counts * counted_entmax(scores, counts, config.alpha)
+            scores = (gram @ weights.flatten(3)).view(weights.shape)
+        weights = counted_entmax(scores, counts, config.alpha)
+        weights = _dropped(weights, counts, stacked) if pooling else _mean_of_rows(weights, counts, stacked)
+        bag = core.out_proj(_read_out(weights, value)).flatten(1)
+    if stacked.activation is not None:
+        bag = stacked.activation(bag)
+    return stacked.classifier(bag).view(models, bags, -1)
+
+
+def _read_out(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """
+    What is retrieved, heads side by side: `(models * bags, states, heads * width)`.
+
+    Args:
+        weights (`torch.Tensor` of shape `(models, heads, kinds, states, bags)`): Weights of the kinds as a whole.
+        values (`torch.Tensor` of shape `(models, heads or 1, kinds, width)`): What they stand for.
+    """
+    retrieved = weights.flatten(3).transpose(-1, -2) @ values
+    return retrieved.unflatten(2, weights.shape[3:]).permute(0, 3, 2, 1, 4).flatten(3).flatten(0, 1)
+
+
+def _attention_scores(stacked: MultipleInstanceClassifier, embedded: torch.Tensor) -> torch.Tensor:
+    """Scores of the kinds, `(models, heads, kinds, 1, 1)`."""
+    attention = stacked.aggregation
+    hidden = attention.hidden(embedded).tanh()
+    if attention.gate is not None:
+        hidden = hidden * attention.gate(embedded).sigmoid()
+    return attention.beta * attention.score(hidden).transpose(1, 2)[..., None, None]
+
+
+def _dropped(weights: torch.Tensor, counts: torch.Tensor, stacked: nn.Module) -> torch.Tensor:
+    """Weights of the kinds as a whole, with dropout of single instances."""
+    rate = stacked.config.bag_dropout
+    if not stacked.training or not rate:
+        return weights * counts
+    table = _binomial_table(int(counts.max()), 1.0 - rate) / (1.0 - rate)
+    # One random number of 63 bits is four of at least 15, of which 10 are used.
+    draws = torch.empty((weights.numel() + 3) // 4, dtype=torch.int64).random_().view(torch.int16)[: weights.numel()]
+    places = draws.view(weights.shape).bitwise_and(table.shape[1] - 1) + (counts * table.shape[1]).to(torch.int32)
+    return weights * table.view(-1).index_select(0, places.view(-1)).view(weights.shape)
+
+
+@functools.cache
+def _binomial_table(largest: int, rate: float, points: int = 1024) -> torch.Tensor:
+    """
+    Equally likely values of a binomial variable, for each number of trials up to `largest`: `(largest + 1, points)`. With
+    rate 1/2 they are exact up to 10 trials; drawing them is several times faster than `torch.binomial`.
+    """
+    trials = torch.arange(largest + 1, dtype=torch.float64)[:, None]
+    successes = torch.arange(largest + 1, dtype=torch.float64)
+    ways = torch.lgamma(trials + 1) - torch.lgamma(successes + 1) - torch.lgamma((trials - successes).clamp(min=0) + 1)
+    chance = (ways + successes * math.log(rate) + (trials - successes) * math.log1p(-rate)).exp()
+    chance = chance.masked_fill(successes > trials, 0.0)
+    middle = (torch.arange(points, dtype=torch.float64) + 0.5) / points
+    return torch.searchsorted(chance.cumsum(1), middle.expand(largest + 1, -1).contiguous()).float()
+
+
+def _mean_of_rows(weights: torch.Tensor, counts: torch.Tensor, stacked: nn.Module) -> torch.Tensor:
+    """The mean over all states, that is over the kinds as often as they occur, of the weights of the kinds as a whole."""
+    share = (counts / counts.sum(KINDS, keepdim=True)).transpose(2, 3)
+    column = (weights * share).sum(3, keepdim=True) * counts
+    rate = stacked.config.bag_dropout
+    if not stacked.training or not rate:
+        return column
+    size = counts.sum(KINDS, keepdim=True)
+    variance = (weights.square() * share).sum(3, keepdim=True) * counts / size * (rate / (1.0 - rate))
+    return column + (variance + 1e-12).sqrt() * torch.randn_like(column)

@@ -1,0 +1,369 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Multiple-instance benchmarks: Tiger, Fox, Elephant and UCSB breast cancer, Hopfield and pooling, sparse and dense.
+
+    python examples/paper/multiple_instance.py --data_dir DATA --output_dir OUT
+    python examples/paper/multiple_instance.py --quick --output_dir OUT         # generated bags, seconds
+
+Ten-fold stratified cross-validation, repeated with other folds and initial weights for every seed. A tenth of the nine training
+folds is held out for validation, features are standardised on what is trained on, and the model after 50 epochs is tested.
+Hyperparameters are chosen once, on the first fold of the first seed: by the mean validation AUC over several ways to split its nine
+training folds; its test fold plays no part in that. All models of one configuration (seeds x folds) are
+trained as one stack (stacking.py).
+"""
+
+import itertools
+import statistics
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from harness import Cell, ExperimentArguments, claims, figure, parse, run, save_figure, select, spread, table
+from stacking import stack
+from torch import nn
+
+from hf_sparse_hopfield.extras import require
+from hf_sparse_hopfield.models import (
+    MultipleInstanceCollator,
+    SparseHopfieldForMultipleInstanceClassification,
+    SparseHopfieldMultipleInstanceConfig,
+)
+
+
+sys.path.append(str(Path(__file__).parents[1]))  # the training scripts
+
+from run_multiple_instance import read_npz, smoke_data, standardization  # noqa: E402
+
+
+DATASETS = {"Tiger": "tiger", "Fox": "fox", "Elephant": "elephant", "UCSB": "ucsb_breast_cancer"}
+MODELS = {
+    "D Hopfield": {"aggregation": "hopfield", "alpha": 1.0},
+    "S Hopfield": {"aggregation": "hopfield", "alpha": 2.0},
+    "D pooling": {"aggregation": "pooling", "alpha": 1.0},
+    "S pooling": {"aggregation": "pooling", "alpha": 2.0},
+}
+PAPER = {
+    "D Hopfield": {"Tiger": (0.878, 0.028), "Fox": (0.600, 0.011), "Elephant": (0.907, 0.022), "UCSB": (0.880, 0.013)},
+    "S Hopfield": {"Tiger": (0.892, 0.021), "Fox": (0.611, 0.010), "Elephant": (0.912, 0.016), "UCSB": (0.877, 0.009)},
+    "D pooling": {"Tiger": (0.871, 0.014), "Fox": (0.637, 0.035), "Elephant": (0.876, 0.015), "UCSB": (0.828, 0.068)},
+    "S pooling": {"Tiger": (0.884, 0.007), "Fox": (0.610, 0.033), "Elephant": (0.914, 0.016), "UCSB": (0.796, 0.107)},
+}
+# Of the paper's grid: what it varies and we fix, and what we search.
+FIXED = {
+    "num_heads": 8,
+    "head_size": 16,
+    "embedding_layers": 1,
+    "embedding_size": 64,
+    "classifier_activation": "relu",
+}
+GRID = {"scaling": (0.1, 1.0, 10.0), "bag_dropout": (0.0, 0.75)}
+BATCH, EPOCHS, LEARNING_RATE, DECAY = 16, 50, 1e-3, 0.96
+FOLDS, SELECTION_SPLITS = 10, 5
+
+
+class Bags(NamedTuple):
+    """All bags of a data set, padded: `(bags, largest, features)`, their mask and labels."""
+
+    instances: torch.Tensor
+    mask: torch.Tensor
+    labels: torch.Tensor
+
+
+class Split(NamedTuple):
+    """Numbers of the bags that one model is trained on, chosen by, and tested on."""
+
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+
+
+def load_bags(path: Path | None) -> Bags:
+    """Read a data set, or generate one."""
+    rows = smoke_data()["validation"] if path is None else read_npz(str(path))
+    features = [
+        {"instances": bag, "labels": label} for bag, label in zip(rows["instances"], rows["label"], strict=True)
+    ]
+    batch = MultipleInstanceCollator()(features)
+    return Bags(batch["instances"], batch["attention_mask"], batch["labels"])
+
+
+def make_splits(labels: np.ndarray, seed: int, folds: int) -> list[Split]:
+    """The folds of one seed, with a tenth of the training bags for validation."""
+    selection = require("sklearn.model_selection", "examples")
+    outer = selection.StratifiedKFold(folds, shuffle=True, random_state=seed)
+    splits = []
+    for number, (train, test) in enumerate(outer.split(np.zeros(len(labels)), labels)):
+        train, validation = _hold_out(train, labels, 100 * seed + number)
+        splits.append(Split(train, validation, test))
+    return splits
+
+
+def _hold_out(bags: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    selection = require("sklearn.model_selection", "examples")
+    return selection.train_test_split(bags, test_size=0.1, stratify=labels[bags], random_state=seed)
+
+
+def pairwise_auc(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """
+    Area under the ROC curve: how often a positive bag has a higher score than a negative one; equal ones count half.
+
+    Args:
+        scores (`torch.Tensor` of shape `(models, bags)`): Scores.
+        labels (`torch.Tensor` of shape `(models, bags)`): 0, 1, or -1 for what does not count.
+    """
+    pairs = (labels[:, :, None] == 1) & (labels[:, None, :] == 0)
+    higher = (scores[:, :, None] > scores[:, None, :]).float() + 0.5 * (
+        scores[:, :, None] == scores[:, None, :]
+    ).float()
+    return (higher * pairs).sum((1, 2)) / pairs.sum((1, 2))
+
+
+class StackedTraining:
+    """
+    One model for each of some splits, trained together.
+
+    Args:
+        config ([`SparseHopfieldMultipleInstanceConfig`]): Their configuration.
+        bags ([`Bags`]): The data set.
+        splits (`list[Split]`): One model each.
+        seed (`int`): Of the initial weights and the order of the bags.
+    """
+
+    def __init__(
+        self, config: SparseHopfieldMultipleInstanceConfig, bags: Bags, splits: list[Split], seed: int
+    ) -> None:
+        torch.manual_seed(seed)
+        self.bags, self.splits = bags, splits
+        self.model = stack([SparseHopfieldForMultipleInstanceClassification(config) for _ in splits])
+        statistics_of = [standardization([self._own(bag) for bag in split.train]) for split in splits]
+        self.mean = torch.tensor(np.stack([mean for mean, _ in statistics_of])).float()[:, None, None]
+        self.deviation = torch.tensor(np.stack([deviation for _, deviation in statistics_of])).float()[:, None, None]
+
+    def _own(self, bag: int) -> np.ndarray:
+        return self.bags.instances[bag, : int(self.bags.mask[bag].sum())].numpy()
+
+    def _scores(self, chosen: torch.Tensor) -> torch.Tensor:
+        """Logits of bags `(models, n)`, as `(models, n, 2)`."""
+        mask = self.bags.mask[chosen]
+        largest = int(mask.sum(-1).max())
+        instances = (self.bags.instances[chosen][:, :, :largest] - self.mean) / self.deviation
+        logits = self.model(instances.flatten(0, 1), mask[:, :, :largest].flatten(0, 1)).logits
+        return logits.unflatten(0, chosen.shape)
+
+    def fit(self, epochs: int) -> None:
+        """Train all models for so many passes over their training bags."""
+        size = min(len(split.train) for split in self.splits)
+        optimizer = torch.optim.Adam(self.model.parameters(), lr=LEARNING_RATE)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
+        self.model.train()
+        for _ in range(epochs):
+            # Folds differ by a bag or two; each epoch leaves out others.
+            order = torch.stack(
+                [torch.as_tensor(split.train)[torch.randperm(len(split.train))[:size]] for split in self.splits]
+            )
+            for batch in order.split(BATCH, 1):
+                loss = nn.functional.cross_entropy(
+                    self._scores(batch).flatten(0, 1), self.bags.labels[batch].flatten()
+                )
+                optimizer.zero_grad(set_to_none=True)
+                (len(self.splits) * loss).backward()
+                optimizer.step()
+            schedule.step()
+
+    @torch.no_grad()
+    def auc(self, part: str) -> torch.Tensor:
+        """AUC of each model on its own bags of one part, `"validation"` or `"test"`."""
+        self.model.eval()
+        chosen = [torch.as_tensor(getattr(split, part)) for split in self.splits]
+        labels = nn.utils.rnn.pad_sequence([self.bags.labels[bags] for bags in chosen], True, padding_value=-1)
+        logits = self._scores(nn.utils.rnn.pad_sequence(chosen, True))
+        return pairwise_auc(logits[..., 1] - logits[..., 0], labels)
+
+
+def make_config(model: str, bags: Bags, choice: dict[str, Any]) -> SparseHopfieldMultipleInstanceConfig:
+    """The configuration of a model with some choice of the grid."""
+    return SparseHopfieldMultipleInstanceConfig(input_size=bags.instances.shape[2], **FIXED, **MODELS[model], **choice)
+
+
+def evaluate(
+    dataset: str, model: str, seeds: int, folds: int, epochs: int, grid: dict[str, list], bags: Bags
+) -> dict[str, Any]:
+    """
+    Choose hyperparameters, then cross-validate.
+
+    Returns:
+        `dict`: `auc` (for each seed the mean over its folds), `folds` (seeds x folds), `choice` and `selection`
+        (validation AUC of each choice).
+    """
+    labels = bags.labels.numpy()
+    first = make_splits(labels, 0, folds)[0]
+    known = np.concatenate([first.train, first.validation])
+    inner = []
+    for seed in range(SELECTION_SPLITS):
+        inner.append(Split(*_hold_out(known, labels, 10_000 + seed), test=np.empty(0, dtype=int)))
+    selection = []
+    for values in itertools.product(*grid.values()):
+        choice = dict(zip(grid, values, strict=True))
+        training = StackedTraining(make_config(model, bags, choice), bags, inner, seed=0)
+        training.fit(epochs)
+        selection.append((float(training.auc("validation").mean()), choice))
+    choice = max(selection, key=lambda entry: entry[0])[1]
+    splits = [split for seed in range(seeds) for split in make_splits(labels, seed, folds)]
+    training = StackedTraining(make_config(model, bags, choice), bags, splits, seed=1)
+    training.fit(epochs)
+    by_seed = training.auc("test").view(seeds, folds)
+    return {
+        "auc": by_seed.mean(1),
+        "folds": by_seed,
+        "choice": choice,
+        "selection": [{"validation": auc, **tried} for auc, tried in selection],
+    }
+
+
+def report(record: dict[str, Any], folder: Path) -> str:
+    """Markdown and the picture `multiple_instance.png`."""
+    found = {
+        (dataset, model): result
+        for dataset in [*DATASETS, "generated"]
+        for model in MODELS
+        for result in select(record, dataset=dataset, model=model)
+    }
+    rows = []
+    for model, paper in PAPER.items():
+        row = [model]
+        for dataset in DATASETS:
+            ours = found.get((dataset, model))
+            mean, deviation = paper[dataset]
+            row.append(f"{spread(ours['auc'], 3) if ours else '-'} ({mean:.3f} ± {deviation:.3f})")
+        rows.append(row)
+    chosen = [
+        [dataset, model, *(result["choice"][name] for name in GRID)] for (dataset, model), result in found.items()
+    ]
+    _plot(found, folder)
+    settings = [cell["settings"] for cell in record["cells"].values()]
+    seeds = ", ".join(sorted({str(setting["seeds"]) for setting in settings}))
+    text = f"""## 3. Multiple-instance benchmarks
+
+ROC-AUC, mean ± standard deviation over {seeds} seeds of the mean over ten folds (in brackets: the paper).
+
+{table(["method", *DATASETS], rows)}
+Protocol: ten-fold stratified cross-validation, other folds and initial weights for each seed; a tenth of the training folds held
+out for validation; standardised on the training bags of the fold; Adam, {EPOCHS} epochs. Chosen once for each data set and model, by
+validation AUC over {SELECTION_SPLITS} splits of the nine training folds of the first fold of the first seed (the paper has one split):
+{", ".join(f"{name} from {list(values)}" for name, values in GRID.items())}. Fixed, for want of time, where the paper searches too: batch {BATCH},
+learning rate {LEARNING_RATE:g} with decay {DECAY}, {FIXED["embedding_layers"]} embedding layer of width {FIXED["embedding_size"]}, {FIXED["num_heads"]} heads of size {FIXED["head_size"]}.
+
+The paper stops early on validation AUC; its published code does not (it never raises the best AUC it compares with, and so
+reports the last epoch it runs), and neither do we: the best of 50 epochs on 18 validation bags is mostly luck (Tiger, first seed, all ten folds:
+S pooling .854 with the best epoch and .883 with the last, D pooling .872 and .881. These test scores, and .838 of D pooling on
+Tiger with the best epoch and five seeds, were seen before this rule was made; no others were).
+
+Chosen:
+
+{table(["data", "model", *GRID], chosen)}
+![AUC](multiple_instance.png)
+
+"""
+    return text + claims(_claims(found))
+
+
+def _claims(found: dict[tuple[str, str], dict[str, Any]]) -> list[tuple[str, str, str]]:
+    means = {key: statistics.fmean(result["auc"]) for key, result in found.items()}
+    rows = []
+    inside, notes = [], []
+    for dataset in DATASETS:
+        for model, paper in PAPER.items():
+            if (dataset, model) in means:
+                mean, deviation = paper[dataset]
+                inside.append(means[dataset, model] >= mean - deviation)
+                if not inside[-1]:
+                    notes.append(f"{dataset} {model} {means[dataset, model]:.3f} < {mean:.3f} - {deviation:.3f}")
+    everything = len(inside) == len(DATASETS) * len(MODELS)
+    verdict = (
+        "not run" if not inside else "reproduced" if all(inside) and everything else "partly" if any(inside) else "not"
+    )
+    rows.append(
+        (
+            "AUC of the four models on the four sets (our bar: within the paper's deviation, or above)",
+            verdict,
+            f"{sum(inside)} of {len(inside)} run" + (f"; below: {', '.join(notes)}" if notes else ""),
+        )
+    )
+    for kind in ("Hopfield", "pooling"):
+        pairs = {
+            dataset: (means[dataset, f"S {kind}"], means[dataset, f"D {kind}"])
+            for dataset in DATASETS
+            if (dataset, f"S {kind}") in means and (dataset, f"D {kind}") in means
+        }
+        paper = {name: PAPER[f"S {kind}"][name][0] > PAPER[f"D {kind}"][name][0] for name in DATASETS}
+        agree = [(sparse > dense) == paper[name] for name, (sparse, dense) in pairs.items()]
+        verdict = (
+            "not run"
+            if not agree
+            else "reproduced"
+            if all(agree) and len(agree) == 4
+            else "partly"
+            if any(agree)
+            else "not"
+        )
+        better = ", ".join(name for name in DATASETS if paper[name])
+        rows.append(
+            (
+                f"S {kind} is better than D {kind} on {better} and not on the others",
+                verdict,
+                "; ".join(f"{name} S {sparse:.3f}, D {dense:.3f}" for name, (sparse, dense) in pairs.items()),
+            )
+        )
+    return rows
+
+
+def _plot(found: dict[tuple[str, str], dict[str, Any]], folder: Path) -> None:
+    made, axes = figure(width=7.0)
+    axis = axes[0][0]
+    for place, dataset in enumerate(DATASETS):
+        for shift, (model, paper) in enumerate(PAPER.items()):
+            x = place + 0.2 * (shift - 1.5)
+            axis.errorbar(x - 0.04, *paper[dataset], fmt="_", color="gray", capsize=2)
+            if (dataset, model) in found:
+                values = found[dataset, model]["auc"]
+                axis.errorbar(
+                    x + 0.04,
+                    statistics.fmean(values),
+                    statistics.stdev(values) if len(values) > 1 else 0.0,
+                    fmt="o",
+                    color=f"C{shift}",
+                    label=model if place == 0 else None,
+                    capsize=2,
+                )
+    axis.set_xticks(range(len(DATASETS)), list(DATASETS))
+    axis.set(ylabel="ROC-AUC", title="grey: the paper")
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(fontsize=7)
+    save_figure(made, folder / "multiple_instance.png")
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Run the experiment; returns its record."""
+    arguments = parse(ExperimentArguments, argv)
+    seeds = len(arguments.seed_range(5, 2))
+    if arguments.quick:
+        sources: dict[str, Path | None] = {"generated": None}
+        common = {"seeds": seeds, "folds": 3, "epochs": 8}
+        grid = {name: list(values[-1:]) for name, values in GRID.items()} | {"scaling": [0.1, 1.0]}
+    else:
+        paths = arguments.require_data(*(f"mil/{name}.npz" for name in DATASETS.values()))
+        sources = dict(zip(DATASETS, paths, strict=True))
+        common = {"seeds": seeds, "folds": FOLDS, "epochs": EPOCHS}
+        grid = {name: list(values) for name, values in GRID.items()}
+    cells = {}
+    for dataset, path in sources.items():
+        bags = load_bags(path)
+        for model in MODELS:
+            settings = {"dataset": dataset, "model": model, **common, "grid": grid}
+            cells[f"{dataset}/{model.replace(' ', '_')}"] = Cell(evaluate, settings, {"bags": bags})
+    return run("multiple_instance", arguments, cells, report)
+
+
+if __name__ == "__main__":
+    main()

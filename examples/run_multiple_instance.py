@@ -1,0 +1,218 @@
+#!/usr/bin/env python
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Multiple-instance classification with Trainer: one label for a bag of instances. Hopfield pooling, sparse or dense
+(`--sparse_hopfield False`), Hopfield self-association, or attention (`--aggregation`).
+
+A row of the data is a bag: a column with the instances (a list of lists of numbers) and one with the label. A `.npz` file
+has `features`, one row an instance, `bag_ids`, the number of the bag of each, and `bag_labels`. Features are standardised
+on the training bags. `--smoke` shows that it works.
+"""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from common import (
+    DataArguments,
+    ModelArguments,
+    check_columns,
+    check_labels,
+    finish,
+    label_numbers,
+    load_config,
+    load_model,
+    load_splits,
+    parse_arguments,
+    train,
+    write_json,
+)
+from datasets import Dataset
+from transformers import AutoModelForSequenceClassification, EvalPrediction
+
+from hf_sparse_hopfield.extras import require
+from hf_sparse_hopfield.models import MultipleInstanceCollator, SparseHopfieldMultipleInstanceConfig
+from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer
+
+
+MODEL_TYPE = SparseHopfieldMultipleInstanceConfig.model_type
+SMOKE = (
+    "--max_steps 150 --learning_rate 1e-2 --per_device_train_batch_size 32 --logging_steps 50 "
+    "--config_overrides embedding_layers=1,embedding_size=32"
+).split()
+
+
+@dataclass
+class MultipleInstanceArguments(DataArguments):
+    """Data and model of multiple-instance classification."""
+
+    instances_column: str = field(default="instances", metadata={"help": "column with the instances of a bag"})
+    label_column: str = field(default="label", metadata={"help": "column with the labels: integers from 0, or words"})
+    num_labels: int | None = field(default=None, metadata={"help": "how many classes (default: as in the data)"})
+    aggregation: str | None = field(
+        default=None,
+        metadata={"help": "pooling, hopfield, attention or gated_attention (default: the model's; pooling if fresh)"},
+    )
+    standardize: bool = field(default=True, metadata={"help": "give features mean 0 and deviation 1 in training"})
+
+
+def smoke_data() -> dict[str, Dataset]:
+    """Bags of noise; a positive one has an instance far out in one direction."""
+    generator = np.random.default_rng(0)
+
+    def split(count: int) -> Dataset:
+        labels = (np.arange(count) % 2).tolist()
+        bags = [generator.normal(size=(generator.integers(5, 15), 6)) for _ in labels]
+        for bag, label in zip(bags, labels, strict=True):
+            bag[0] += 4.0 * label
+        return Dataset.from_dict({"instances": [bag.tolist() for bag in bags], "label": labels})
+
+    return {"train": split(256), "validation": split(64), "test": split(64)}
+
+
+def read_npz(path: str, split: str = "train") -> Dataset:
+    """
+    Bags of a `.npz` file.
+
+    Args:
+        path (`str`): With `features` `(instances, input_size)`, `bag_ids` `(instances,)` and `bag_labels` `(bags,)`.
+        split (`str`, *optional*): What they are read for.
+    """
+    with np.load(path) as content:
+        features, owners, labels = (np.asarray(content[name]) for name in ("features", "bag_ids", "bag_labels"))
+    missing = sorted(set(range(len(labels))) - set(owners.tolist()))
+    if missing or len(owners) != len(features) or owners.max(initial=-1) >= len(labels):
+        raise ValueError(
+            f"bag_ids must name, for each of the {len(features)} rows of features, one of the {len(labels)} bags, each at "
+            f"least once; bags without an instance: {missing[:5]}."
+        )
+    bags = [features[owners == bag].tolist() for bag in range(len(labels))]
+    return Dataset.from_dict({"instances": bags, "label": labels.astype(int).tolist()})
+
+
+def to_bags(splits: dict[str, Dataset], data: MultipleInstanceArguments, labels: list[str]) -> dict[str, list[dict]]:
+    """What the collator takes, after a look at every bag."""
+    bags: dict[str, list[dict]] = {}
+    width = None
+    for split, dataset in splits.items():
+        bags[split] = []
+        numbers = label_numbers(dataset, data.label_column, labels)
+        for row, (instances, label) in enumerate(zip(dataset[data.instances_column], numbers, strict=True)):
+            try:
+                bag = np.asarray(instances, dtype=np.float32)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"row {row} of the split {split!r} has instances of different widths.") from error
+            width = bag.shape[-1] if width is None and bag.ndim == 2 else width
+            if bag.ndim != 2 or not len(bag) or bag.shape[1] != width or not np.isfinite(bag).all():
+                raise ValueError(
+                    f"row {row} of the split {split!r} has instances of shape {bag.shape}; they must be finite numbers of "
+                    f"shape (instances, {width or 'features'}), with at least one instance."
+                )
+            bags[split].append({"instances": bag, "labels": label})
+    return bags
+
+
+def standardization(bags: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Mean and deviation of the features over all instances of some bags; constant features have deviation 1.
+
+    Args:
+        bags (`list[np.ndarray]`): Bags of shape `(instances, features)`.
+    """
+    instances = np.concatenate(bags).astype(np.float64)
+    # Of a constant column rounding can leave a deviation of 1e-16, and dividing by that makes noise of it.
+    varies = instances.max(0) > instances.min(0)
+    return instances.mean(0), np.where(varies, instances.std(0), 1.0)
+
+
+def standardize(bags: dict[str, list[dict]], path: str) -> None:
+    """Standardise all splits with mean and deviation of the training bags, and write these down."""
+    mean, deviation = standardization([bag["instances"] for bag in bags["train"]])
+    for split in bags.values():
+        for bag in split:
+            bag["instances"] = ((bag["instances"] - mean) / deviation).astype(np.float32)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_json(path, {"mean": mean.tolist(), "deviation": deviation.tolist()})
+
+
+def make_config(
+    model_arguments: ModelArguments,
+    data: MultipleInstanceArguments,
+    sparse: SparseHopfieldArguments,
+    width: int,
+    labels: list[str],
+) -> SparseHopfieldMultipleInstanceConfig:
+    """The configuration: that of a pretrained model, which must fit the data, or a fresh one."""
+    asked = {"input_size": width, "num_labels": len(labels)}
+    if data.aggregation is not None:
+        asked["aggregation"] = data.aggregation
+    if model_arguments.model_name_or_path:
+        config = load_config(model_arguments, MODEL_TYPE)
+        for name, value in asked.items():
+            if getattr(config, name) != value:
+                raise ValueError(
+                    f"{model_arguments.model_name_or_path} has {name}={getattr(config, name)}, but it is {value} here."
+                )
+        if not sparse.sparse_hopfield and config.alpha != 1.0:
+            raise ValueError(
+                f"sparse_hopfield=False asks for softmax, but {model_arguments.model_name_or_path} has "
+                f"alpha={config.alpha}."
+            )
+        return config
+    settings = sparse.layer_settings()
+    asked |= {name: settings[name] for name in ("alpha", "beta", "learn_alpha", "learn_beta")}
+    asked |= {"update_steps": settings["steps"] - 1, "update_eps": settings["tolerance"]}
+    names = {"id2label": dict(enumerate(labels)), "label2id": {name: number for number, name in enumerate(labels)}}
+    config = load_config(model_arguments, MODEL_TYPE, **asked, **names)
+    # Made once more from its content: a configuration checks itself when it is made, not when something in it is set.
+    return SparseHopfieldMultipleInstanceConfig.from_dict(config.to_dict())
+
+
+def bag_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """Accuracy and, for two classes, the area under the ROC curve."""
+    logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
+    metrics = {"accuracy": float(np.mean(np.argmax(logits, -1) == prediction.label_ids))}
+    if logits.shape[1] == 2 and len(set(prediction.label_ids.tolist())) == 2:
+        score = require("sklearn.metrics", "examples").roc_auc_score
+        metrics["roc_auc"] = float(score(prediction.label_ids, logits[:, 1] - logits[:, 0]))
+    return metrics
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Train, evaluate, test; returns the summary."""
+    model_arguments, data, sparse, training = parse_arguments(MultipleInstanceArguments, SMOKE, argv)
+    splits = load_splits(data, smoke_data, {".npz": read_npz})
+    check_columns(splits, {"instances_column": data.instances_column, "label_column": data.label_column})
+    labels = check_labels(splits, data.label_column, data.num_labels)
+    bags = to_bags(splits, data, labels)
+    if data.standardize and "train" in bags:
+        standardize(bags, os.path.join(training.output_dir, "standardization.json"))
+    width = next(iter(bags.values()))[0]["instances"].shape[1]
+    config = make_config(model_arguments, data, sparse, width, labels)
+    model = load_model(model_arguments, config, AutoModelForSequenceClassification)
+    if config.aggregation in ("pooling", "hopfield"):
+        model = sparse.prepare(model)
+    training.label_names = ["labels"]
+    trainer = SparseHopfieldTrainer(
+        model=model,
+        args=training,
+        train_dataset=bags.get("train"),
+        eval_dataset=bags.get("validation"),
+        data_collator=MultipleInstanceCollator(),
+        compute_metrics=bag_metrics,
+        sparse_hopfield_args=sparse,
+    )
+    training_metrics = train(trainer)
+    quality: dict[str, float] = {}
+    if training.do_eval:
+        quality |= trainer.evaluate()
+    if training.do_predict and "test" in bags:
+        quality |= trainer.predict(bags["test"]).metrics
+    quality = {key: value for key, value in quality.items() if key.endswith(("accuracy", "roc_auc", "loss"))}
+    return finish(
+        trainer, training_metrics, quality, "tabular-classification", data, model_arguments.model_name_or_path
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+#!/usr/bin/env python
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Prediction of multivariate time series with Trainer: Crossformer (`--sparse_hopfield False`) or one of Hopfield layers,
+dense (`--alpha 1`, Crossformer-DH) or sparse (Crossformer-SH).
+
+The data are one table in the order of time (csv, Parquet, or a dataset on the Hub); its columns are the series (a
+first one may hold dates). It is split by time and standardised on the training part. `--smoke` shows that it works.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from common import (
+    DataArguments,
+    ModelArguments,
+    check_columns,
+    finish,
+    load_config,
+    load_model,
+    load_splits,
+    parse_arguments,
+    train,
+)
+from datasets import Dataset, load_dataset
+from transformers import AutoModelForTimeSeriesPrediction, EarlyStoppingCallback, EvalPrediction
+
+from hf_sparse_hopfield.models import SparseHopfieldCrossformerConfig, split_series
+from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer
+
+
+MODEL_TYPE = SparseHopfieldCrossformerConfig.model_type
+SMOKE = (
+    "--context_length 40 --prediction_length 8 --max_steps 60 --learning_rate 3e-3 --logging_steps 20 "
+    "--config_overrides hidden_size=32,intermediate_size=64,num_hidden_layers=2,segment_length=8,num_routers=3"
+).split()
+
+
+@dataclass
+class TimeSeriesArguments(DataArguments):
+    """Data of time series prediction. `--train_file` (or the dataset's split `train`) holds the whole series."""
+
+    series_columns: str | None = field(
+        default=None, metadata={"help": "columns to predict, as A,B,C (default: all, but for a first one with dates)"}
+    )
+    split_sizes: str = field(
+        default="0.7,0.1,0.2",
+        metadata={"help": "training, validation, test: three shares, or three numbers of time steps"},
+    )
+    context_length: int | None = field(
+        default=None, metadata={"help": "time steps of the past (default: the model's; 168 for a fresh one)"}
+    )
+    prediction_length: int | None = field(
+        default=None, metadata={"help": "time steps of the future (default: the model's; 24 for a fresh one)"}
+    )
+    early_stopping_patience: int | None = field(
+        default=None,
+        metadata={"help": "stop after so many evaluations without progress; needs --load_best_model_at_end"},
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("validation_file", "test_file", "split_column"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r}: a series is one table, given as train_file; --split_sizes cuts it."
+                )
+        try:
+            self.sizes = tuple(float(size) for size in self.split_sizes.split(","))
+        except ValueError as error:
+            raise ValueError(f"split_sizes must be three numbers as 0.7,0.1,0.2, got {self.split_sizes!r}.") from error
+
+
+def smoke_data() -> Dataset:
+    """Three noisy waves of different periods, the third a mixture of the others."""
+    generator = np.random.default_rng(0)
+    time = np.arange(600)
+    waves = np.stack([np.sin(time / 4), np.cos(time / 10)], axis=1)
+    waves = np.concatenate([waves, waves.mean(axis=1, keepdims=True)], axis=1)
+    waves += 0.1 * generator.normal(size=waves.shape)
+    return Dataset.from_dict({f"wave_{channel}": waves[:, channel] for channel in range(waves.shape[1])})
+
+
+def read_table(data: TimeSeriesArguments) -> Dataset:
+    """The whole table, in its own order."""
+    if data.smoke:
+        return smoke_data()
+    if data.train_file:
+        # With a validation file named, `load_splits` draws none at random, which would tear the series apart.
+        names = ("data_dir", "train_file", "column_names", "cache_dir")
+        files = DataArguments(**{name: getattr(data, name) for name in names}, validation_file=data.train_file)
+        return load_splits(files, dict)["train"]
+    source = data.dataset_name or data.data_dir
+    splits = load_dataset(source, data.dataset_config_name, cache_dir=data.cache_dir)
+    if "train" not in splits:
+        raise ValueError(f"{source!r} has no split 'train', only {list(splits)}: it must hold the whole series.")
+    return splits["train"]
+
+
+def read_series(data: TimeSeriesArguments) -> torch.Tensor:
+    """The series as one tensor `(time, channels)`."""
+    table = read_table(data)
+    columns = data.series_columns.split(",") if data.series_columns else table.column_names
+    series = []
+    for place, column in enumerate(columns):
+        check_columns({"train": table}, {"series_columns": column})
+        if not getattr(table.features[column], "dtype", "").startswith(("int", "uint", "float")):
+            if place == 0 and not data.series_columns:
+                continue  # the date
+            raise ValueError(
+                f"the column {column!r} must hold numbers, without gaps, but it was read as {table.features[column]}; "
+                "--series_columns names the columns to predict."
+            )
+        series.append(np.asarray(table[column], dtype=np.float64))
+    if not series:
+        raise ValueError(f"the table has no column of numbers, only {table.column_names}.")
+    return torch.from_numpy(np.stack(series, axis=1))
+
+
+def forecast_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """Mean squared and mean absolute error, on standardised data."""
+    predicted = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
+    error = predicted - prediction.label_ids
+    return {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
+
+
+def make_config(
+    model_arguments: ModelArguments, data: TimeSeriesArguments, sparse: SparseHopfieldArguments, channels: int
+) -> SparseHopfieldCrossformerConfig:
+    """The configuration: that of a pretrained model, which must fit the data, or a fresh one."""
+    asked = {"context_length": data.context_length, "prediction_length": data.prediction_length}
+    asked = {"num_input_channels": channels, **{name: value for name, value in asked.items() if value is not None}}
+    if model_arguments.model_name_or_path:
+        config = load_config(model_arguments, MODEL_TYPE)
+        for name, value in asked.items():
+            if getattr(config, name) != value:
+                raise ValueError(
+                    f"{model_arguments.model_name_or_path} has {name}={getattr(config, name)}, but it is {value} here."
+                )
+        if not sparse.sparse_hopfield and config.attention != "softmax":
+            raise ValueError(
+                f"sparse_hopfield=False asks for softmax attention, but {model_arguments.model_name_or_path} has "
+                f"attention={config.attention!r}."
+            )
+        return config
+    retrieval = {"attention": "softmax", "alpha": 1.0}
+    if sparse.sparse_hopfield:
+        retrieval = {"attention": "sparse", **sparse.layer_settings()}
+    config = load_config(model_arguments, MODEL_TYPE, **asked, **retrieval)
+    # Made once more from its content: a configuration checks itself when it is made, not when something in it is set.
+    return SparseHopfieldCrossformerConfig.from_dict(config.to_dict())
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Train, evaluate, test; returns the summary."""
+    model_arguments, data, sparse, training = parse_arguments(TimeSeriesArguments, SMOKE, argv)
+    series = read_series(data)
+    config = make_config(model_arguments, data, sparse, series.shape[1])
+    limits = (data.max_train_samples, data.max_eval_samples, data.max_test_samples)
+    windows = split_series(series, data.sizes, config.context_length, config.prediction_length, limits)
+    model = sparse.prepare(load_model(model_arguments, config, AutoModelForTimeSeriesPrediction))
+    training.label_names = ["future_values"]
+    callbacks = []
+    if data.early_stopping_patience is not None:
+        callbacks.append(EarlyStoppingCallback(data.early_stopping_patience))
+    trainer = SparseHopfieldTrainer(
+        model=model,
+        args=training,
+        train_dataset=windows["train"],
+        eval_dataset=windows["validation"],
+        compute_metrics=forecast_metrics,
+        callbacks=callbacks,
+        sparse_hopfield_args=sparse,
+    )
+    training_metrics = train(trainer)
+    quality: dict[str, float] = {}
+    if training.do_eval:
+        quality |= trainer.evaluate()
+    if training.do_predict:
+        quality |= trainer.predict(windows["test"]).metrics
+    quality = {key: value for key, value in quality.items() if key.endswith(("mse", "mae"))}
+    return finish(
+        trainer, training_metrics, quality, "time-series-forecasting", data, model_arguments.model_name_or_path
+    )
+
+
+if __name__ == "__main__":
+    main()

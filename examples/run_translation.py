@@ -1,0 +1,180 @@
+#!/usr/bin/env python
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Translation with Seq2SeqTrainer, dense or with sparse Hopfield retrieval. `--smoke` shows that it works.
+
+Two parallel text files are given as one name with `{lang}` in it: `--train_file train.{lang}.txt.gz`. The test set is
+translated greedily and with beams, and scored with sacrebleu.
+"""
+
+import gzip
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from common import (
+    DataArguments,
+    check_columns,
+    finish,
+    first_batches,
+    load_config,
+    load_model,
+    load_splits,
+    load_tokenizer,
+    parse_arguments,
+    token_values,
+    train,
+)
+from datasets import Dataset
+from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, Seq2SeqTrainingArguments
+
+from hf_sparse_hopfield.extras import require
+from hf_sparse_hopfield.training import SparseHopfieldSeq2SeqTrainer
+
+
+SMOKE = (
+    "--source_lang numbers --target_lang words --model_type marian --vocab_size 330 --max_length 24 --max_steps 150 "
+    "--per_device_train_batch_size 32 --learning_rate 5e-3 --num_beams 2 --warmup_steps 20 --config_overrides "
+    "d_model=64,encoder_layers=1,decoder_layers=1,encoder_attention_heads=4,decoder_attention_heads=4,encoder_ffn_dim=64,"
+    "decoder_ffn_dim=64,max_position_embeddings=64,dropout=0.0,init_std=0.1"
+).split()
+
+
+@dataclass
+class TranslationArguments(DataArguments):
+    """Data of translation."""
+
+    source_lang: str = field(default="de", metadata={"help": "column (and {lang} in file names) to translate from"})
+    target_lang: str = field(default="en", metadata={"help": "column (and {lang} in file names) to translate to"})
+    source_prefix: str = field(default="", metadata={"help": "put before every source text, as T5 wants it"})
+    max_length: int = field(default=128, metadata={"help": "longer texts are cut to so many tokens"})
+    num_beams: int = field(default=5, metadata={"help": "beams of the second translation of the test set"})
+
+
+def smoke_data() -> dict[str, Dataset]:
+    """Numbers, digit by digit, to their names."""
+    names = "zero one two three four five six seven eight nine".split()
+    generator = np.random.default_rng(0)
+
+    def split(count: int) -> Dataset:
+        digits = [generator.integers(0, 10, generator.integers(4, 7)).tolist() for _ in range(count)]
+        return Dataset.from_dict(
+            {
+                "numbers": [" ".join(map(str, number)) for number in digits],
+                "words": [" ".join(names[digit] for digit in number) for number in digits],
+            }
+        )
+
+    return {"train": split(600), "validation": split(32), "test": split(32)}
+
+
+def read_parallel(data: TranslationArguments):
+    """A reader of two parallel text files, for [`load_splits`]."""
+
+    def read(path: str, split: str) -> Dataset:
+        if "{lang}" not in path:
+            raise ValueError("the name of a text file stands for two and needs {lang} in it")
+        lines = {}
+        for language in (data.source_lang, data.target_lang):
+            name = path.replace("{lang}", language)
+            with (gzip.open if name.endswith(".gz") else open)(name, "rt", encoding="utf-8", newline="\n") as file:
+                lines[language] = file.read().removesuffix("\n").split("\n")
+        counts = {language: len(texts) for language, texts in lines.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"the two files have different numbers of lines: {counts}")
+        empty = list(lines.values()) == [[""], [""]]
+        return Dataset.from_dict({language: [] if empty else texts for language, texts in lines.items()})
+
+    return read
+
+
+def bleu(hypotheses: list[str], references: list[str]) -> tuple[float, str]:
+    """BLEU and its signature (from sacrebleu: `evaluate` would fetch the code of its metrics from the Hub)."""
+    metric = require("sacrebleu", "examples").BLEU()
+    return metric.corpus_score(hypotheses, [references]).score, str(metric.get_signature())
+
+
+def translate(
+    trainer: SparseHopfieldSeq2SeqTrainer, dataset: Dataset, num_beams: int, max_length: int
+) -> tuple[list[str], dict]:
+    """Translations of a data set, and Trainer's metrics."""
+    trainer.args.predict_with_generate = True
+    output = trainer.predict(dataset, max_length=max_length, num_beams=num_beams, metric_key_prefix="test")
+    tokenizer = trainer.processing_class
+    ids = np.where(output.predictions == -100, tokenizer.pad_token_id, output.predictions)
+    return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)], output.metrics
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Train, evaluate, translate the test set; returns the summary."""
+    model_arguments, data, sparse, training = parse_arguments(
+        TranslationArguments, SMOKE, argv, Seq2SeqTrainingArguments
+    )
+    splits = load_splits(data, smoke_data, {".txt": read_parallel(data)}, test=training.do_predict)
+    for split, dataset in splits.items():
+        if "translation" in dataset.column_names:  # as translation data on the Hub have it
+            flat = dataset.select_columns("translation").flatten()
+            splits[split] = flat.rename_columns(
+                {name: name.removeprefix("translation.") for name in flat.column_names}
+            )
+    languages = {"source_lang": data.source_lang, "target_lang": data.target_lang}
+    check_columns(splits, languages)
+    first = next(iter(splits.values()))
+    texts = (text for language in languages.values() for text in first[language])
+    tokenizer = load_tokenizer(model_arguments, texts, template="$A </s>")
+
+    def encode(rows: dict[str, list[str]]) -> dict[str, list]:
+        sources = [data.source_prefix + text for text in rows[data.source_lang]]
+        encoded = tokenizer(sources, truncation=True, max_length=data.max_length)
+        targets = tokenizer(text_target=rows[data.target_lang], truncation=True, max_length=data.max_length)
+        return {**encoded, "labels": targets["input_ids"]}
+
+    encoded = {
+        split: dataset.select_columns(list(languages.values())).map(
+            encode, batched=True, remove_columns=list(languages.values())
+        )
+        for split, dataset in splits.items()
+    }
+    values = token_values(model_arguments, tokenizer)
+    if values:  # a fresh model starts its output with padding, as Marian does
+        values |= {"decoder_start_token_id": tokenizer.pad_token_id, "decoder_vocab_size": len(tokenizer)}
+    config = load_config(model_arguments, "marian", **values)
+    model = load_model(model_arguments, config, AutoModelForSeq2SeqLM)
+    if values:
+        model.generation_config.update(
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            decoder_start_token_id=tokenizer.pad_token_id,
+            forced_eos_token_id=tokenizer.eos_token_id,
+        )
+    collator = DataCollatorForSeq2Seq(tokenizer, model=model)
+    model = sparse.prepare(model, first_batches(encoded.get("train"), collator, sparse.calibration_batches, 16))
+    training.include_num_input_tokens_seen = "non_padding"
+    trainer = SparseHopfieldSeq2SeqTrainer(
+        model=model,
+        args=training,
+        train_dataset=encoded.get("train"),
+        eval_dataset=encoded.get("validation"),
+        data_collator=collator,
+        processing_class=tokenizer,
+        sparse_hopfield_args=sparse,
+    )
+    training_metrics = train(trainer)
+    quality: dict[str, Any] = {}
+    if training.do_eval:
+        quality["eval_loss"] = trainer.evaluate()["eval_loss"]
+    if training.do_predict and "test" in encoded:
+        for name, beams in (("greedy", 1), (f"beam{data.num_beams}", data.num_beams)):
+            hypotheses, metrics = translate(trainer, encoded["test"], beams, data.max_length)
+            score, signature = bleu(hypotheses, splits["test"][data.target_lang])
+            quality |= {f"test_bleu_{name}": score, "test_loss": metrics["test_loss"], "bleu_signature": signature}
+            quality[f"test_{name}_samples_per_second"] = metrics["test_samples_per_second"]
+            if trainer.is_world_process_zero():
+                path = os.path.join(training.output_dir, f"test_{name}.txt")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.writelines(f"{line}\n" for line in hypotheses)
+    return finish(trainer, training_metrics, quality, "translation", data, model_arguments.model_name_or_path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""The training scripts: their smoke runs, resuming, and what they say of bad data before the first step."""
+
+import gzip
+import importlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoTokenizer, Trainer
+
+from tests.hub.server import WRITE_TOKEN, LoopbackHub
+
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Imports a script, as Python does that runs it: its directory comes first."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return lambda name: importlib.import_module(f"run_{name}")
+
+
+@pytest.fixture
+def no_step(monkeypatch):
+    """Fails the test if any training starts."""
+
+    def train(*args, **kwargs):
+        raise AssertionError("training was started")
+
+    monkeypatch.setattr(Trainer, "train", train)
+
+
+def smoke(module, output_dir, *arguments):
+    return module.main(["--smoke", "--disable_tqdm", "True", "--output_dir", str(output_dir), *arguments])
+
+
+def text_arguments(directory, train, *arguments, validation=None):
+    """Arguments for text classification on files that are written here."""
+    files = {"train_file": train, "validation_file": validation or [("good", 1), ("bad", 0)]}
+    given = []
+    for name, rows in files.items():
+        path = directory / f"{name}.tsv"
+        path.write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8")
+        given += [f"--{name}", str(path)]
+    fresh = "--model_type bert --vocab_size 270 --config_overrides hidden_size=16,num_hidden_layers=1,num_attention_heads=2"
+    options = ["--do_train", "--max_steps", "1", "--output_dir", str(directory / "out"), "--cache_dir", str(directory)]
+    return [*given, *fresh.split(), *options, *arguments]
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "right"),
+    [
+        ("text_classification", "test_accuracy", lambda value: value > 0.9),
+        ("image_classification", "test_accuracy", lambda value: value > 0.9),
+        ("translation", "test_bleu_greedy", lambda value: value > 50),
+        ("causal_lm", "test_perplexity", lambda value: value < 150),  # a vocabulary of 400
+        ("masked_lm", "test_perplexity", lambda value: value < 250),
+    ],
+)
+def test_smoke(script, tmp_path, capsys, name, metric, right):
+    summary = smoke(script(name), tmp_path)
+    assert right(summary["quality"][metric])
+    assert 0 < summary["support"]["share_of_keys"] < 1
+    assert summary["speed"]["train_samples_per_second"] > 0
+    assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8")) == summary
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("quality", "share of keys", "samples per second"))
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "sparse-hopfield" in card
+    assert "alpha" in card
+    assert (tmp_path / "model.safetensors").is_file()
+
+
+def test_from_a_shell_to_the_hub(tmp_path):
+    output = tmp_path / "out"
+    command = [sys.executable, EXAMPLES / "run_text_classification.py", "--smoke", "--max_steps", "3"]
+    command += ["--output_dir", str(output), "--push_to_hub", "--hub_model_id", "me/smoke"]
+    with LoopbackHub() as hub:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        environment |= {"HF_ENDPOINT": hub.address, "HF_TOKEN": WRITE_TOKEN, "HF_HUB_DISABLE_XET": "1"}
+        environment |= {"HF_HOME": str(tmp_path), "PYTHONPATH": str(EXAMPLES.parent), "NO_PROXY": "127.0.0.1"}
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180)
+        assert result.returncode == 0, result.stderr
+        files = hub.repositories["me/smoke"].files
+    assert "SparseHopfieldBertForSequenceClassification, text-classification" in result.stdout
+    for name in ("model.safetensors", "summary.json", "README.md", "tokenizer.json"):
+        assert files[name].content == (output / name).read_bytes()
+
+
+def test_dense_baseline(script, tmp_path):
+    summary = smoke(script("text_classification"), tmp_path, "--max_steps", "3", "--sparse_hopfield", "False")
+    assert summary["support"] == {"share_of_keys": 1.0}
+    assert (
+        type(AutoModelForSequenceClassification.from_pretrained(tmp_path)).__name__ == "BertForSequenceClassification"
+    )
+
+
+def test_a_second_run_goes_on_from_the_last_whole_checkpoint(script, tmp_path, caplog):
+    module = script("text_classification")
+    whole = smoke(module, tmp_path / "whole", "--max_steps", "30")
+    options = ("--max_steps", "30", "--save_steps", "10")
+    smoke(module, tmp_path / "cut", *options)
+    (tmp_path / "cut" / "checkpoint-30" / "trainer_state.json").unlink()  # as a process leaves it that was killed
+    weights = tmp_path / "cut" / "checkpoint-20" / "model.safetensors"
+    assert weights.is_file()
+    caplog.set_level("INFO", "examples")
+    again = smoke(module, tmp_path / "cut", *options)
+    assert any("checkpoint-20" in record.getMessage() for record in caplog.records if record.name == "examples")
+    assert again["quality"] == whole["quality"]
+    anew = smoke(module, tmp_path / "cut", *options, "--resume_from_checkpoint", "no", "--seed", "7")
+    assert anew["quality"] != whole["quality"]
+
+
+def test_fine_tuning_what_a_script_has_written(script, tmp_path):
+    module = script("translation")
+    smoke(module, tmp_path / "first", "--max_steps", "5")
+    options = ["--model_name_or_path", str(tmp_path / "first"), "--source_lang", "numbers", "--target_lang", "words"]
+    data = module.smoke_data()
+    for split, dataset in data.items():
+        dataset.to_json(tmp_path / f"{split}.json")
+        options += [f"--{split}_file", str(tmp_path / f"{split}.json")]
+    options += [
+        "--do_train",
+        "--max_steps",
+        "1",
+        "--output_dir",
+        str(tmp_path / "second"),
+        "--cache_dir",
+        str(tmp_path),
+    ]
+    module.main(options)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "second")
+    assert type(model).__name__ == "SparseHopfieldMarianMTModel"
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "second")
+    ids = tokenizer("1 2")["input_ids"]
+    assert ids[-1] == tokenizer.eos_token_id
+    assert tokenizer.decode(ids, skip_special_tokens=True).split() == ["1", "2"]
+
+
+def test_parallel_text_files(script, tmp_path):
+    module = script("translation")
+    for language, lines in {"de": "ein Haus\nzwei \u2028 Hunde\n", "en": "a house\ntwo dogs\n"}.items():
+        with gzip.open(tmp_path / f"x.{language}.txt.gz", "wt", encoding="utf-8") as file:
+            file.write(lines)
+    read = module.read_parallel(module.TranslationArguments(smoke=True))
+    rows = read(str(tmp_path / "x.{lang}.txt.gz"), "train").to_list()
+    assert rows == [{"de": "ein Haus", "en": "a house"}, {"de": "zwei \u2028 Hunde", "en": "two dogs"}]
+    (tmp_path / "y.de.txt").write_text("eins\nzwei\n", encoding="utf-8")
+    (tmp_path / "y.en.txt").write_text("one\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"different numbers of lines: \{'de': 2, 'en': 1\}"):
+        read(str(tmp_path / "y.{lang}.txt"), "train")
+
+
+@pytest.mark.usefixtures("no_step")
+class TestBadData:
+    """Each fault is named before the first step."""
+
+    def test_no_data(self, script, tmp_path):
+        with pytest.raises(ValueError, match="there is no data"):
+            script("text_classification").main(["--output_dir", str(tmp_path)])
+
+    def test_no_file(self, script, tmp_path):
+        arguments = text_arguments(tmp_path, [("good", 1)], "--train_file", "absent.csv", "--data_dir", str(tmp_path))
+        with pytest.raises(ValueError, match=r"cannot read train_file '.*absent.csv': .*no such file"):
+            script("text_classification").main(arguments)
+
+    def test_unknown_ending(self, script, tmp_path):
+        arguments = text_arguments(tmp_path, [("good", 1)], "--train_file", "data.docx")
+        with pytest.raises(ValueError, match=r"'data.docx' must end in one of \['.csv'"):
+            script("text_classification").main(arguments)
+
+    def test_missing_column(self, script, tmp_path):
+        arguments = text_arguments(tmp_path, [("good", 1)], "--text_column", "sentence")
+        with pytest.raises(
+            ValueError, match=r"'train' has no column 'sentence', only \['text', 'label'\]; --text_column"
+        ):
+            script("text_classification").main(arguments)
+
+    def test_empty_split(self, script, tmp_path):
+        arguments = text_arguments(tmp_path, [])
+        with pytest.raises(ValueError, match="the split 'train' is empty: .*train_file.tsv"):
+            script("text_classification").main(arguments)
+
+    def test_empty_parallel_files(self, script, tmp_path):
+        for language in ("de", "en"):
+            (tmp_path / f"empty.{language}.txt").write_text("", encoding="utf-8")
+        options = ["--train_file", str(tmp_path / "empty.{lang}.txt"), "--output_dir", str(tmp_path)]
+        with pytest.raises(ValueError, match="the split 'train' is empty"):
+            script("translation").main(options)
+
+    @pytest.mark.parametrize(
+        ("rows", "message"),
+        [
+            (
+                [("good", 1), ("bad", 0), ("odd", -1)],
+                "row 2 of the split 'train' has the label -1 in 'label', not 0 to 1",
+            ),
+            ([("good", 1), ("bad", 1.5)], "must be integers or words, got \\['float'\\]"),
+            ([("good", 0), ("bad", 0)], "nothing to tell apart"),
+        ],
+    )
+    def test_labels(self, script, tmp_path, rows, message):
+        with pytest.raises(ValueError, match=message):
+            script("text_classification").main(text_arguments(tmp_path, rows))
+
+    def test_label_outside_the_training_labels(self, script, tmp_path):
+        train = [("good", 1), ("bad", 0)]
+        arguments = text_arguments(tmp_path, train, validation=[("good", 1), ("odd", 2)])
+        with pytest.raises(ValueError, match="row 1 of the split 'validation' has the label 2 in 'label', not 0 to 1"):
+            script("text_classification").main(arguments)
+        words = text_arguments(tmp_path, [("a", "yes"), ("b", "no")], validation=[("c", "perhaps")])
+        with pytest.raises(ValueError, match=r"has the label 'perhaps' in 'label', not \['no', 'yes'\]"):
+            script("text_classification").main(words)
+
+    def test_num_labels_is_the_range(self, script, tmp_path):
+        arguments = text_arguments(tmp_path, [("good", 3), ("bad", 0)], "--num_labels", "3")
+        with pytest.raises(ValueError, match="row 0 of the split 'train' has the label 3 in 'label', not 0 to 2"):
+            script("text_classification").main(arguments)
+
+    def test_missing_value(self, script, tmp_path):
+        (tmp_path / "t.json").write_text('{"text": "a", "label": 0}\n{"text": null, "label": 1}\n', encoding="utf-8")
+        arguments = text_arguments(tmp_path, [("a", 1)], "--train_file", str(tmp_path / "t.json"))
+        with pytest.raises(ValueError, match="row 1 of the split 'train' has no value in the column 'text'"):
+            script("text_classification").main(arguments)
+
+    @pytest.mark.parametrize("ending", ["csv.gz", "json", "parquet"])
+    def test_corrupt_file(self, script, tmp_path, ending):
+        rows = Dataset.from_dict({"text": [f"word{i} " * 9 for i in range(900)], "label": [0, 1, 1] * 300})
+        path = tmp_path / f"t.{ending}"
+        getattr(rows, f"to_{ending.removesuffix('.gz')}")(path)
+        whole = gzip.compress(path.read_bytes()) if ending.endswith("gz") else path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])  # as a download leaves it that was cut off
+        arguments = text_arguments(tmp_path, [("a", 1)], "--train_file", str(path))
+        with pytest.raises(ValueError, match=f"cannot read train_file '.*t.{ending}': "):
+            script("text_classification").main(arguments)
+
+    def test_corrupt_arrays(self, script, tmp_path):
+        path = tmp_path / "t.npz"
+        options = ["--train_file", str(path), "--output_dir", str(tmp_path)]
+        np.savez_compressed(path, x_train=np.zeros((4, 8, 8), np.uint8))
+        with pytest.raises(ValueError, match="cannot read train_file .*y_train"):
+            script("image_classification").main(options)
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ValueError, match="cannot read train_file .*BadZipFile"):
+            script("image_classification").main(options)
+
+    def test_corrupt_image(self, script, tmp_path):
+        Dataset.from_dict({"image": [b"\x89PNG no", b""], "label": [0, 1]}).to_parquet(tmp_path / "t.parquet")
+        options = ["--train_file", str(tmp_path / "t.parquet"), "--validation_file", str(tmp_path / "t.parquet")]
+        options += ["--output_dir", str(tmp_path), "--cache_dir", str(tmp_path)]
+        with pytest.raises(ValueError, match="row 0 of the split 'train' has no readable image"):
+            script("image_classification").main(options)
+
+    def test_too_short_a_text(self, script, tmp_path):
+        (tmp_path / "t.txt").write_text("a few words\n" * 4, encoding="utf-8")
+        options = ["--train_file", str(tmp_path / "t.txt"), "--validation_file", str(tmp_path / "t.txt")]
+        options += ["--output_dir", str(tmp_path), "--cache_dir", str(tmp_path), "--vocab_size", "270"]
+        with pytest.raises(ValueError, match=r"the split 'train' has \d+ tokens, less than one block of 256"):
+            script("causal_lm").main(options)
+
+    def test_unknown_argument(self, script, tmp_path):
+        with pytest.raises(ValueError, match="not used by the HfArgumentParser: .*--alhpa"):
+            script("causal_lm").main(["--smoke", "--output_dir", str(tmp_path), "--alhpa", "1.5"])
+
+
+def test_one_file_with_several_splits(script, tmp_path):
+    script("text_classification")
+    from common import DataArguments, load_splits
+
+    rows = {"text": list("abcdef"), "split": ["train", "test"] * 3}
+    lines = ["text,split", *(f"{text},{split}" for text, split in zip(*rows.values(), strict=True))]
+    (tmp_path / "all.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    files = {f"{split}_file": "all.csv.gz" for split in ("train", "test")}
+    data = DataArguments(data_dir=str(tmp_path), split_column="split", cache_dir=str(tmp_path), **files)
+    splits = load_splits(data, dict)
+    assert splits["test"]["text"] == ["b", "d", "f"]
+    assert sorted([*splits["train"]["text"], *splits["validation"]["text"]]) == ["a", "c", "e"]
+    with pytest.raises(ValueError, match="no column 'part'.*--split_column"):
+        load_splits(DataArguments(data_dir=str(tmp_path), split_column="part", cache_dir=str(tmp_path), **files), dict)
+
+
+def test_a_directory_and_a_test_split_without_labels(script, tmp_path):
+    module = script("text_classification")
+    (tmp_path / "data").mkdir()
+    rows = {"text": ["good", "bad"] * 8, "label": [1, 0] * 8}
+    for name, labels in {"train": rows["label"], "validation": rows["label"], "test": [-1] * 16}.items():
+        Dataset.from_dict({**rows, "label": labels}).to_json(tmp_path / "data" / f"{name}.jsonl")
+    options = text_arguments(tmp_path, [])[4:]
+    summary = module.main([*options, "--data_dir", str(tmp_path / "data"), "--do_eval"])
+    assert set(summary["quality"]) == {"eval_loss", "eval_accuracy", "eval_macro_f1"}
+    with pytest.raises(ValueError, match="row 0 of the split 'test' has the label -1"):
+        module.main([*options, "--data_dir", str(tmp_path / "data"), "--do_predict"])

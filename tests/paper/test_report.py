@@ -1,0 +1,44 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""RESULTS.md: made from sections, and the one in the repository is the one that its sections make."""
+
+from pathlib import Path
+
+import harness
+import pytest
+import report
+
+
+PAPER = Path(report.__file__).parent
+
+
+def test_report(tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    rows = [("it holds", "reproduced", "a | b"), ("it does not", "not", "c")]
+    text = "## 1. Memory\n\n" + harness.claims(rows) + "![curves](memory.png) [paper](https://example.org)\n"
+    (results / "memory.md").write_text(text)
+    assert report.claims_of(text) == [("it holds", "reproduced", "a \\| b"), ("it does not", "not", "c")]
+    report.main(["--results_dir", str(results), "--output", str(tmp_path / "RESULTS.md")])
+    made = (tmp_path / "RESULTS.md").read_text()
+    assert "| [1. Memory](#1-memory) | it holds | **reproduced** |" in made
+    assert "1 reproduced, 1 not, 5 not run." in made and "| time series | - | **not run** |" in made
+    assert "](results/memory.png)" in made and "](https://example.org)" in made
+
+    (results / "energy.md").write_text("## 6. Energy\n\nno claims\n")
+    with pytest.raises(ValueError, match="energy.md has no table of claims"):
+        report.make_report(results, tmp_path / "RESULTS.md")
+    (results / "energy.md").write_text("no heading\n")
+    with pytest.raises(ValueError, match="energy.md has no heading"):
+        report.make_report(results, tmp_path / "RESULTS.md")
+    with pytest.raises(ValueError, match="--results_dir"):
+        report.main(["--results_dir", str(tmp_path / "nothing")])
+
+
+def test_the_report_in_the_repository_is_up_to_date():
+    if not (PAPER / "RESULTS.md").exists():
+        pytest.skip("examples/paper/RESULTS.md is not there")
+    made = report.make_report(PAPER / "results", PAPER / "RESULTS.md") + "\n"
+    assert (PAPER / "RESULTS.md").read_text(encoding="utf-8") == made
+    for line in made.splitlines():
+        if line.startswith("!["):
+            assert (PAPER / line.partition("](")[2].rstrip(")")).exists(), line

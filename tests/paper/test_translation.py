@@ -1,0 +1,66 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""The translation experiment: its quick version from end to end, its data, its judgement."""
+
+import gzip
+import json
+
+import pytest
+from harness import select
+
+
+pytest.importorskip("sacrebleu", reason="BLEU")
+pytest.importorskip("matplotlib", reason="the report has pictures")
+
+import translation  # noqa: E402
+
+
+def test_quick(tmp_path):
+    only = ["--quick", "--output_dir", str(tmp_path)]
+    for model in ("transformer", "dense_hopfield", "sparse_hopfield"):
+        record = translation.main([*only, "--only", f"*/{model}/*"])
+    assert record["missing"] == ["numbers_to_words/entmax15/seed0"]
+    results = {model: select(record, model=model)[0] for model in translation.MODELS if select(record, model=model)}
+    # one formula, two implementations: the same training but for rounding
+    assert results["transformer"]["eval_loss"] == pytest.approx(results["dense_hopfield"]["eval_loss"], abs=0.01)
+    assert results["transformer"]["eval_loss"] != results["sparse_hopfield"]["eval_loss"]
+    assert len({result["parameters"] for result in results.values()}) == 1
+    assert results["transformer"]["share_of_keys"] == 1 and results["sparse_hopfield"]["share_of_keys"] < 0.9
+    text = (tmp_path / "translation.md").read_text()
+    assert text.startswith("## 5.") and "### Claims" in text and results["transformer"]["signature"] in text
+    assert (tmp_path / "translation.png").stat().st_size > 1000
+    assert not list(tmp_path.glob("translation_runs/*/*/*"))  # no weights are left behind
+
+
+def test_russian_split_keeps_test_sentences_out_of_training(tmp_path):
+    source = tmp_path / "data" / "translation"
+    source.mkdir(parents=True)
+    lines = [f"sentence {i}\tпредложение {i % 2500}" for i in range(3000)] + ["sentence 1\tпредложение 1"] * 50
+    with gzip.open(source / "tatoeba_en_ru.tsv.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    arguments = translation.prepare_data("tatoeba_ru_en", tmp_path / "data", tmp_path / "out")
+    files = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    assert files["--source_lang"] == "ru" and files["--target_lang"] == "en"
+    parts = {}
+    for split in ("train", "validation", "test"):
+        with open(files[f"--{split}_file"], encoding="utf-8") as file:
+            parts[split] = [json.loads(line) for line in file]
+    assert len(parts["test"]) == len(parts["validation"]) == 1000 and 0 < len(parts["train"]) <= 1000
+    for language in ("en", "ru"):
+        held = {row[language] for split in ("test", "validation") for row in parts[split]}
+        assert not held & {row[language] for row in parts["train"]}
+
+
+def test_verdicts():
+    def record(sparse):
+        cells = {}
+        for model, bleu in (("transformer", 30.0), ("sparse_hopfield", sparse), ("dense_hopfield", 30.1)):
+            settings = {"pair": "multi30k_de_en", "model": model, "seed": 0}
+            cells[model] = {"settings": settings, "result": {"bleu": bleu}}
+        return {"cells": cells}
+
+    (_, verdict, text), (_, bar, _), (_, dense_verdict, dense_text) = translation.verdicts(record(31.5))
+    assert (verdict, bar) == ("reproduced", "reproduced") and "Multi30k DE-EN 1.50" in text
+    assert dense_verdict == "not" and "0.10 BLEU" in dense_text
+    assert [row[1] for row in translation.verdicts(record(29.75))] == ["not", "reproduced", "not"]
+    assert [row[1] for row in translation.verdicts(record(29.6))] == ["not", "not", "not"]
+    assert [row[1] for row in translation.verdicts({"cells": {}})] == ["not run"] * 3
