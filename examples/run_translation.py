@@ -99,6 +99,8 @@ def translate(
 ) -> tuple[list[str], dict]:
     """Translations of a data set, and Trainer's metrics."""
     trainer.args.predict_with_generate = True
+    # Trainer also orders a test set by length when it groups training batches so; the references keep their order.
+    trainer.args.train_sampling_strategy = "random"
     output = trainer.predict(dataset, max_length=max_length, num_beams=num_beams, metric_key_prefix="test")
     tokenizer = trainer.processing_class
     ids = np.where(output.predictions == -100, tokenizer.pad_token_id, output.predictions)

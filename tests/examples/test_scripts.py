@@ -298,3 +298,8 @@ def test_a_directory_and_a_test_split_without_labels(script, tmp_path):
     assert set(summary["quality"]) == {"eval_loss", "eval_accuracy", "eval_macro_f1"}
     with pytest.raises(ValueError, match="row 0 of the split 'test' has the label -1"):
         module.main([*options, "--data_dir", str(tmp_path / "data"), "--do_predict"])
+
+
+def test_batches_of_like_length_do_not_reorder_the_test_set(script, tmp_path):
+    quality = smoke(script("translation"), tmp_path, "--train_sampling_strategy", "group_by_length")["quality"]
+    assert quality["test_bleu_greedy"] > 50
