@@ -38,6 +38,7 @@ class SparseHopfieldTrainerMixin:
       `hopfield_learning_rate`, a learning rate of their own, which follows the same schedule as that of the others.
     - The callbacks of the arguments are added.
     - `train(resume_from_checkpoint=True)` passes over checkpoints that are not whole.
+    - In several processes, `train` after `evaluate` is distributed (transformers 5.22 trains every process on its own then).
     - The loss of a model that takes `num_items_in_batch` and does not use it, as many classifiers do, is a mean over the
       samples of one process. transformers takes it for a share of the whole batch: in several processes, or with gradient
       accumulation, loss and gradients would be too large by that factor. One look at the first batch tells.
@@ -83,7 +84,16 @@ class SparseHopfieldTrainerMixin:
                 raise ValueError(
                     f"resume_from_checkpoint=True: there is no whole checkpoint in output_dir={self.args.output_dir!r}."
                 )
+        self._forget_evaluation()
         return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def _forget_evaluation(self) -> None:
+        # accelerate prepares a model once. If that was for `evaluate`, it would take it as it is for training too: without
+        # DistributedDataParallel, every process on its own.
+        sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
+        if not sharded and not isinstance(self.model_wrapped, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            self.model_wrapped = self.model
+            vars(self.model).pop("_is_accelerate_prepared", None)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Names of the parameters with weight decay: learned alpha and beta are none of them."""
@@ -101,15 +111,15 @@ class SparseHopfieldTrainerMixin:
             _regroup(optimizer, self.model if model is None else model, arguments.hopfield_learning_rate)
         return optimizer
 
-    def get_batch_samples(self, *args, **kwargs) -> tuple[list, Any]:
-        """The trainer's batches for one step and their number of items; none if the model's loss does not use it."""
-        batches, count = super().get_batch_samples(*args, **kwargs)
+    def _get_num_items_in_batch(self, batch_samples: list, device: torch.device) -> Any:
+        """The trainer's number of items, in training and evaluation; none if the model's loss does not use it."""
+        count = super()._get_num_items_in_batch(batch_samples, device)
         parts = self.args.world_size * max(1, self.args.n_gpu) * self.args.gradient_accumulation_steps
-        if count is not None and batches and parts > 1 and not self._loss_was_looked_at:
+        if count is not None and batch_samples and parts > 1 and not self._loss_was_looked_at:
             self._loss_was_looked_at = True
-            self.model_accepts_loss_kwargs &= self._loss_uses_count(batches[0], count)
+            self.model_accepts_loss_kwargs &= self._loss_uses_count(batch_samples[0], count)
         uses_count = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
-        return batches, count if uses_count else None
+        return count if uses_count else None
 
     def _loss_uses_count(self, batch: dict[str, Any], count: Any) -> bool:
         model = extract_model_from_parallel(self.model, keep_torch_compile=False)

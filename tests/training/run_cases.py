@@ -7,6 +7,7 @@ One launch trains several cases one after the other (starting processes is what 
 - `model`: `llama`, `bert` or `layers` (a model made of Hopfield layers); `dropout`
 - `sparse`: `SparseHopfieldArguments`; `layers`: which layers are sparse; `training`: `TrainingArguments`
 - `resume`: what `train(resume_from_checkpoint=...)` gets; `checkpoints_of`: start with a copy of another case's directory
+- `evaluate`: also before training
 - `kill_at`: SIGKILL in the middle of writing the checkpoint of this step
 """
 
@@ -178,9 +179,11 @@ def run(case: dict, folder: Path) -> dict:
     )
     trainer.kill_at = case.get("kill_at")
     resume = case.get("resume")
+    evaluated = trainer.evaluate(make_data(case))["eval_loss"] if case.get("evaluate") else 0.0
     trainer.train(resume_from_checkpoint=str(output / resume) if isinstance(resume, str) else resume)
     history = trainer.state.log_history
     return {
+        "evaluated": evaluated,
         "losses": {entry["step"]: entry["loss"] for entry in history if "loss" in entry},
         "sparsity": {
             entry["step"]: {key: value for key, value in entry.items() if key.startswith("sparsity")}

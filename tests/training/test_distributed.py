@@ -19,6 +19,7 @@ EXACT = ("weights", "optimizer", "scheduler", "random", "settings", "losses")
 QUICK = [
     {"name": "plain", "model": "llama", "sparse": {**LEARNED, "hopfield_learning_rate": 0.02}},
     {"name": "accumulated", "model": "bert", "sparse": LEARNED, "training": {"gradient_accumulation_steps": 2}},
+    {"name": "evaluated", "model": "bert", "sparse": LEARNED, "evaluate": True},
     {"name": "recomputed", "model": "llama", "sparse": LEARNED, "training": {"gradient_checkpointing": True}},
     {"name": "bfloat16", "model": "llama", "sparse": LEARNED, "training": {"bf16": True}},
     {"name": "half_dense", "model": "llama", "layers": [1], "sparse": LEARNED},
@@ -83,6 +84,7 @@ def check_equal(case: dict, one: dict, both: list[dict]) -> None:
     assert len(one["losses"]) == 6
     for step, loss in one["losses"].items():
         assert first["losses"][step] == pytest.approx(loss, rel=tolerance), (case["name"], step)
+    assert first["evaluated"] == pytest.approx(one["evaluated"], rel=tolerance)
     assert first["settings"] == one["settings"]
     assert first["sparsity"].keys() == one["sparsity"].keys()
     for step, metrics in one["sparsity"].items():
