@@ -210,13 +210,23 @@ def load_splits(
             )
     if "validation" not in splits and "train" in splits:
         logger.info("no validation data: %.0f %% of the training data are taken for it", 100 * data.validation_share)
-        parts = splits["train"].train_test_split(data.validation_share, seed=0)
+        # a text stays in its order
+        is_text = isinstance(data, TextArguments)
+        parts = splits["train"].train_test_split(
+            data.validation_share, shuffle=not is_text, seed=None if is_text else 0
+        )
         splits |= {"train": parts["train"], "validation": parts["test"]}
+    # A language model's samples are the blocks that are cut of the whole text later.
+    return (
+        splits if isinstance(data, TextArguments) else {split: limited(splits[split], split, data) for split in splits}
+    )
+
+
+def limited(dataset: Dataset, split: str, data: DataArguments) -> Dataset:
+    """At most as many samples of a split as the arguments say."""
     limits = {"train": data.max_train_samples, "validation": data.max_eval_samples, "test": data.max_test_samples}
-    for split, limit in limits.items():
-        if limit is not None and split in splits and limit < len(splits[split]):
-            splits[split] = splits[split].shuffle(seed=0).select(range(limit))
-    return splits
+    limit = limits[split]
+    return dataset if limit is None or limit >= len(dataset) else dataset.shuffle(seed=0).select(range(limit))
 
 
 def _read(data: DataArguments, path: str, split: str, readers: dict[str, Callable[[str, str], Dataset]]) -> Dataset:
@@ -397,6 +407,14 @@ def smoke_text() -> dict[str, Dataset]:
     return {split: Dataset.from_dict({"text": part}) for split, part in parts.items()}
 
 
+def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The tokens that a tokenizer puts before and after a text."""
+    text = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    start = next(i for i in range(len(whole)) if whole[i : i + len(text)] == text)
+    return whole[:start], whole[start + len(text) :]
+
+
 def text_blocks(dataset: Dataset, split: str, data: TextArguments, tokenizer: Any) -> Dataset:
     """
     A text, its rows joined by newlines, as blocks of `block_size` tokens (what is left over at the end is dropped).
@@ -407,9 +425,8 @@ def text_blocks(dataset: Dataset, split: str, data: TextArguments, tokenizer: An
         data ([`TextArguments`]): Its column, and the length of a block.
         tokenizer: Where it puts tokens around a text, these go around every block.
     """
-    around = tokenizer("")["input_ids"]
-    before, after = around[: len(around) // 2], around[len(around) // 2 :]
-    length = data.block_size - len(around)
+    before, after = special_tokens(tokenizer)
+    length = data.block_size - len(before) - len(after)
     encoded = dataset.select_columns(data.text_column).map(
         lambda rows: tokenizer(
             [f"{text}\n" for text in rows[data.text_column]], add_special_tokens=False, return_attention_mask=False
@@ -422,7 +439,7 @@ def text_blocks(dataset: Dataset, split: str, data: TextArguments, tokenizer: An
         raise ValueError(f"the split {split!r} has {len(tokens)} tokens, less than one block of {data.block_size}.")
     starts = range(0, len(tokens) - length + 1, length)
     blocks = [[*before, *tokens[start : start + length], *after] for start in starts]
-    return Dataset.from_dict({"input_ids": blocks, "labels": blocks})
+    return limited(Dataset.from_dict({"input_ids": blocks, "labels": blocks}), split, data)
 
 
 def first_batches(

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreTrainedModel
 
 import hf_sparse_hopfield  # noqa: F401  (registers the attention)
-from hf_sparse_hopfield.benchmark import time_interleaved
+from hf_sparse_hopfield.benchmark import keep_freed_memory, time_interleaved
 
 
 PROMISES = {"prefill": 1.2, "train step": 1.1, "decode": 1.15}
@@ -106,6 +106,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    keep_freed_memory()
     models = load(arguments)
     ids = token_ids(arguments, models["sdpa"].config.vocab_size)
     results = {}

@@ -303,3 +303,31 @@ def test_a_directory_and_a_test_split_without_labels(script, tmp_path):
 def test_batches_of_like_length_do_not_reorder_the_test_set(script, tmp_path):
     quality = smoke(script("translation"), tmp_path, "--train_sampling_strategy", "group_by_length")["quality"]
     assert quality["test_bleu_greedy"] > 50
+
+
+@pytest.mark.parametrize("before", [["<s>"], []])
+def test_blocks_of_text(script, before, tmp_path):
+    script("causal_lm")
+    from common import TextArguments, load_splits, text_blocks
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"<s>": 0, "</s>": 1, "a": 2, **{str(i): i + 3 for i in range(100)}}
+    backend = Tokenizer(models.WordLevel(words, unk_token="a"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    template = " ".join([*before, "$A", "</s>"])
+    backend.post_processor = processors.TemplateProcessing(single=template, special_tokens=[("<s>", 0), ("</s>", 1)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="a")
+    (tmp_path / "train.txt").write_text("".join(f"{i}\n" for i in range(100)))
+    data = TextArguments(
+        train_file=str(tmp_path / "train.txt"), validation_share=0.2, block_size=10, max_train_samples=3
+    )
+    splits = load_splits(data, dict)
+    for split, first, count in (("train", 0, 3), ("validation", 80, 2)):
+        blocks = text_blocks(splits[split], split, data, tokenizer)["input_ids"]
+        assert len(blocks) == count
+        inside = 10 - 1 - len(before)
+        for block in blocks:
+            start = block[len(before)]
+            assert block == [*[0] * len(before), *range(start, start + inside), 1]
+            assert (start - 3 - first) % inside == 0
