@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="local directory or Hub id of the checkpoint")
     parser.add_argument("output", help="directory to write")
     parser.add_argument("--alpha", type=parse_alpha, help="a number for all heads, or 'search' (default: as it is)")
-    add_input_arguments(parser, "calibrate", batches=32)
+    add_input_arguments(parser, "calibrate", batches=None)
     add_calibration_arguments(parser)
     add_output_arguments(parser)
 

@@ -14,10 +14,12 @@ from typing import Any
 from ..extras import require
 
 
-REFINE_STEPS = 32
+# Steps of refinement and their learning rate. Sparsemax starts further from the dense model and has further to go.
+REFINEMENT = (32, 0.05)
+SPARSEMAX_REFINEMENT = (64, 0.1)
 
 
-def add_input_arguments(parser: argparse.ArgumentParser, purpose: str, batches: int = 8) -> None:
+def add_input_arguments(parser: argparse.ArgumentParser, purpose: str, batches: int | None = 8) -> None:
     """Arguments for a text, or random inputs, to run a model on."""
     group = parser.add_argument_group(f"what to {purpose} on")
     kind = group.add_mutually_exclusive_group()
@@ -25,8 +27,9 @@ def add_input_arguments(parser: argparse.ArgumentParser, purpose: str, batches: 
     kind.add_argument(
         "--random", action="store_true", help="random inputs, where there is no text (such as for images)"
     )
+    usual = batches or f"one for every step of refinement, at least {REFINEMENT[0]}"
     group.add_argument(
-        "--batches", type=parse_batches, default=batches, help="batches, or 'all' of the text (default: %(default)s)"
+        "--batches", type=parse_batches, default=batches, help=f"batches, or 'all' of the text (default: {usual})"
     )
     group.add_argument("--batch_size", type=int, default=1, help="samples in a batch (default: %(default)s)")
     group.add_argument("--length", type=int, default=512, help="tokens in a window of text (default: %(default)s)")
@@ -45,7 +48,8 @@ def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
         "--refine_steps",
         type=int,
         help="then gradient steps on beta and searched alpha alone, a batch each; no weight changes (default: "
-        f"{REFINE_STEPS}; 0, which leaves every head with what is best for it alone, for --budget and --objective support)",
+        f"{REFINEMENT[0]}; {SPARSEMAX_REFINEMENT[0]} for sparsemax; 0, which leaves every head with what is best for it alone, "
+        "for --budget and --objective support)",
     )
     group.add_argument(
         "--refine_on",
@@ -55,7 +59,9 @@ def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
         "dense model, which does not adapt to the text (default: the loss where there is one)",
     )
     group.add_argument(
-        "--learning_rate", type=float, default=0.05, help="of these steps, on log beta (default: %(default)s)"
+        "--learning_rate",
+        type=float,
+        help=f"of these steps, on log beta (default: {REFINEMENT[1]}; {SPARSEMAX_REFINEMENT[1]} for sparsemax)",
     )
     group.add_argument("--max_error", type=float, default=0.05, help="relative error of a head, for --alpha search")
     group.add_argument(
@@ -108,14 +114,21 @@ def show_progress(arguments: argparse.Namespace) -> bool:
     return sys.stderr.isatty() and not arguments.json
 
 
+def complete_refinement(arguments: argparse.Namespace, is_sparsemax: bool) -> None:
+    """Fill in what was not said about refinement and its batches."""
+    steps, learning_rate = SPARSEMAX_REFINEMENT if is_sparsemax else REFINEMENT
+    if arguments.refine_steps is None:  # refining would leave the support or the loss that was asked for
+        arguments.refine_steps = 0 if arguments.objective == "support" or arguments.budget is not None else steps
+    if arguments.learning_rate is None:
+        arguments.learning_rate = learning_rate
+    if arguments.batches is None:
+        arguments.batches = max(arguments.refine_steps, REFINEMENT[0])
+
+
 def calibration_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments for `calibrate`."""
     names = "objective target_support layerwise refine_steps refine_on learning_rate max_error budget rows search_batches seed resume_from".split()
     options = {name: getattr(arguments, name) for name in names}
-    if options["refine_steps"] is None:  # refining would leave the support or the loss that was asked for
-        options["refine_steps"] = (
-            0 if arguments.objective == "support" or arguments.budget is not None else REFINE_STEPS
-        )
     return {**options, "alpha": arguments.alpha, "progress": show_progress(arguments)}
 
 
@@ -211,6 +224,7 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
     from ..integration.checkpoints import convert_checkpoint
 
     calibrated = arguments.text is not None or arguments.random
+    complete_refinement(arguments, arguments.alpha != "search" and (config or {}).get("alpha", 1.0) > 1.75)
     result = convert_checkpoint(
         arguments.source,
         arguments.output,

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--layers", nargs="+", help="only these layers, by number or name pattern")
     group.add_argument("--learn_beta", action="store_true", help="beta becomes a parameter for fine-tuning")
     group.add_argument("--learn_alpha", action="store_true", help="alpha becomes a parameter for fine-tuning")
-    add_input_arguments(parser, "calibrate", batches=32)
+    add_input_arguments(parser, "calibrate", batches=None)
     add_calibration_arguments(parser)
     add_output_arguments(parser)
 
@@ -68,8 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _settings(arguments: argparse.Namespace) -> dict:
     settings = {name: getattr(arguments, name) for name in ("beta", "steps") if getattr(arguments, name) is not None}
-    if isinstance(arguments.alpha, float):
-        settings["alpha"] = arguments.alpha
+    if arguments.alpha != "search":
+        settings["alpha"] = 2.0 if arguments.alpha is None else arguments.alpha
     if arguments.layers is not None:
         settings["layers"] = [int(layer) if layer.isdigit() else layer for layer in arguments.layers]
     return settings | {"learn_beta": arguments.learn_beta, "learn_alpha": arguments.learn_alpha}

@@ -5,8 +5,7 @@
 
 The WikiText-2 tests take their text (`wikitext2.valid.txt.gz` and `wikitext2.test.txt.gz`) from the directory that the
 environment variable WIKITEXT2 names, and SMOLLM2_WINDOWS windows of the test text (24 of 609, those that
-`hf-sparse-hopfield inspect --batches 24` takes). Calibration is what `hf-sparse-hopfield convert` does by default, for
-sparsemax with `--batches 64 --refine_steps 64 --learning_rate 0.1`.
+`hf-sparse-hopfield inspect --batches 24` takes). Calibration is what `hf-sparse-hopfield convert` does by default.
 """
 
 import importlib.util
@@ -20,7 +19,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from hf_sparse_hopfield.commands.common import REFINE_STEPS
+from hf_sparse_hopfield.commands.common import REFINEMENT, SPARSEMAX_REFINEMENT
 from hf_sparse_hopfield.demo_text import TEXT
 from hf_sparse_hopfield.diagnostics import sparsity_report
 from hf_sparse_hopfield.integration.calibration import calibrate
@@ -91,7 +90,7 @@ def smollm2(checkpoint):
         pytest.skip("WIKITEXT2 names no directory with wikitext2.valid.txt.gz and wikitext2.test.txt.gz")
     model, tokenizer = load_model(str(checkpoint)), load_tokenizer(str(checkpoint))
     valid, test = (read_text(Path(text, f"wikitext2.{split}.txt.gz")) for split in ("valid", "test"))
-    calibration = text_batches(model, tokenizer, valid, length=LENGTH, count=2 * REFINE_STEPS)
+    calibration = text_batches(model, tokenizer, valid, length=LENGTH, count=SPARSEMAX_REFINEMENT[0])
     windows = text_batches(model, tokenizer, test, length=LENGTH, count=int(os.environ.get("SMOLLM2_WINDOWS", 24)))
     return model, calibration, windows, perplexity(model, windows), perplexity(model, windows[:1])
 
@@ -102,15 +101,16 @@ def perplexity(model, windows):
 
 
 @pytest.mark.parametrize(
-    "alpha, steps, learning_rate, worst, most_support",
+    "alpha, refinement, worst, most_support",
     [
-        (1.5, REFINE_STEPS, 0.05, 1.04, 0.12),
-        ("search", REFINE_STEPS, 0.05, 1.02, 1.0),
-        (2.0, 2 * REFINE_STEPS, 0.1, 1.15, 1.0),
+        (1.5, REFINEMENT, 1.04, 0.12),
+        ("search", REFINEMENT, 1.02, 1.0),
+        (2.0, SPARSEMAX_REFINEMENT, 1.15, 1.0),
     ],
 )
-def test_smollm2_perplexity(smollm2, alpha, steps, learning_rate, worst, most_support):
+def test_smollm2_perplexity(smollm2, alpha, refinement, worst, most_support):
     model, calibration, windows, dense, dense_first = smollm2
+    steps, learning_rate = refinement
     options = {"refine_steps": steps, "learning_rate": learning_rate, "search_batches": 8}
     model, report = calibrate(model, calibration[:steps], alpha=alpha, **options)
     sparse = perplexity(model, windows)
