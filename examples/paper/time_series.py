@@ -72,10 +72,12 @@ COMMON = {
     "validation_windows": 500,
     "patience": 4,
 }
+# Seeds below were used up while settings were tried out.
+FIRST_SEED = 10
 SETTINGS = {
-    "ETTh1": {"context_length": 96, "segment_length": 12, "dropout": 0.2, "learning_rate": 5e-3, "max_steps": 600},
-    "ETTm1": {"context_length": 288, "segment_length": 24, "dropout": 0.1, "learning_rate": 2e-3, "max_steps": 250}
-    | {"num_attention_heads": 4, "test_windows": 2900},
+    "ETTh1": {"context_length": 96, "segment_length": 12, "dropout": 0.2, "learning_rate": 2e-3, "max_steps": 1000},
+    "ETTm1": {"context_length": 288, "segment_length": 24, "dropout": 0.1, "learning_rate": 2e-3, "max_steps": 1000}
+    | {"num_attention_heads": 4, "test_windows": 2900, "evaluate_every": 100},
     "ILI": {"context_length": 104, "segment_length": 12, "dropout": 0.2, "learning_rate": 3e-3, "max_steps": 120}
     | {"evaluate_every": 10},
     "WTH": {"context_length": 48, "segment_length": 12, "dropout": 0.1, "learning_rate": 3e-3, "max_steps": 200}
@@ -379,16 +381,15 @@ validation windows) instead of up to 20 epochs. Not in the paper either: the las
 past and added to its prediction (`center="last"`), and the context is 96 for ETTh1 (published: 168) and 104 for ILI (48).
 So the comparison with the paper's level is one of another recipe.
 
-How these settings were found matters for what the figures mean. They were tried out on Crossformer-SH with seed 0 alone, with the
-test error in view, until the bars came within reach; they are not chosen on validation data, and nothing was tuned for the
-other two models, so that level and comparison both lean towards Crossformer-SH, and seed 0 is not a fresh one. What was tried
-and dropped (test MSE; some stopped early, some on 300 test windows): without centring, ILI context 48 4.25, ETTh1 context 168 0.354
-and context 96 0.339; centred, ILI context 48 3.33, then 104 2.97 (kept); ETTh1 context 168 0.354, 0.446 (dropout 0.4), 0.333,
-0.327 (500 steps), context 336 0.338, context 96 0.320 (350 steps). These runs differ in learning rate, dropout, heads and
-initialisation too and are no clean ablations. Two settings were changed after runs of this table had missed a bar: ETTh1 with 450
-steps gave Crossformer-SH 0.3117 (one seed; now 600 steps), and ETTm1 with 200 steps and 2 heads gave, seeds 0 and 1,
-Crossformer 0.226, 0.236, -DH 0.222, 0.236, and -SH 0.228 (seed 0 only), sparse being the worst of the three there (now 250
-steps, 4 heads).
+How these settings were found matters for what the figures mean. Architecture, context and centring come from earlier trials on
+Crossformer-SH with seed 0 and the test error in view, until the bars came within reach; nothing was tuned for the other two
+models. What was dropped then (test MSE; some stopped early, some on 300 test windows): without centring, ILI context 48 4.25, ETTh1
+context 168 0.354 and context 96 0.339; centred, ILI context 48 3.33, then 104 2.97 (kept); ETTh1 context 168 0.354, 0.446 (dropout
+0.4), 0.333, 0.327 (500 steps), context 336 0.338, context 96 0.320 (350 steps). With these trainings, of 250 to 600 steps, runs of
+seeds 0 to 2 gave Crossformer-SH 0.225 at ETTm1-24 and 2.876 at ILI-24 (3 seeds), and Crossformer 0.308 and -DH 0.307 at ETTh1-24 (one).
+Length and learning rate of the training on ETTm1 and ETTh1 were then chosen anew, on the validation error of Crossformer with its own
+attention, seed 100 (ETTm1: 0.2347 with 250 steps, 0.2131 with 1000; ETTh1: 0.3835 with 600 steps at 5e-3, 0.3763 with 1200, 0.3771 with
+1000 at 2e-3), and every figure above is of seeds that no choice has seen, from 10 on.
 """
 
 
@@ -403,7 +404,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     cells = {}
     for task in chosen:
         dataset, horizon = task.rsplit("-", 1)
-        for seed in arguments.seed_range(full=3, quick=2):
+        for number in arguments.seed_range(full=3, quick=2):
+            seed = FIRST_SEED + number
             for model in ATTENTION:
                 settings = {"dataset": dataset, "horizon": int(horizon), "model": model, "seed": seed}
                 settings |= COMMON | SETTINGS[dataset]
