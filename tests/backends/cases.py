@@ -19,7 +19,7 @@ from hf_sparse_hopfield.backends import RetrievalProblem, RetrievalResult, refer
 
 Run = Callable[[RetrievalProblem], RetrievalResult]
 
-# Relative to the largest entry of what is compared: float32 inside, whatever comes in.
+# Relative to the largest entry of what is compared: float32 inside or better, whatever comes in.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 

@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hf_sparse_hopfield import retrieve
-from hf_sparse_hopfield.backends import RetrievalProblem, blocked, blocks, few, native, reference
+from hf_sparse_hopfield.backends import RetrievalProblem, blocked, blocks, few, reference
 from hf_sparse_hopfield.backends.directness import is_direct
 from hf_sparse_hopfield.backends.native import library
 
@@ -128,9 +128,3 @@ def test_autocast_rounds_nothing():
     expected = retrieve(query, key, value, backend="blocked")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(retrieve(query, key, value, backend="blocked"), expected)
-
-
-@pytest.mark.skipif(library.missing is not None, reason="no compiled core")
-def test_double_precision_is_left_to_pure_torch_and_says_so():
-    problem = RetrievalProblem(*(x.double() for x in patterns()), scaling=0.25)
-    assert "float32" in native.refusal(problem)

@@ -9,7 +9,7 @@ from ..directness import is_direct
 from . import library, ops  # noqa: F401  (registers the operators)
 
 
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)  # the last two are computed in float32
 _MAX_INDEX = 2**31 - 1024  # columns are 32-bit integers, and rows are padded
 
 
@@ -21,7 +21,7 @@ def refusal(problem: RetrievalProblem) -> str | None:
     if query.device.type != "cpu":
         return f"it serves tensors on the CPU, not on {query.device}"
     if query.dtype not in _DTYPES:
-        return f"it computes in float32, not in {query.dtype}"
+        return f"it computes in float32 or float64, not in {query.dtype}"
     if isinstance(problem.alpha, float) and problem.alpha == 1.0:
         return "alpha=1 is softmax, which gains nothing from it"
     if problem.return_weights or problem.return_trace:
@@ -29,34 +29,36 @@ def refusal(problem: RetrievalProblem) -> str | None:
     if problem.softcap is not None:
         return "it has no softcap"
     for setting in (problem.alpha, problem.beta, problem.bias, problem.sinks):
-        if isinstance(setting, Tensor) and setting.dtype == torch.float64:
-            return "it computes in float32, and alpha, beta, bias or sinks are float64"
+        is_double = isinstance(setting, Tensor) and setting.dtype == torch.float64
+        if is_double and query.dtype != torch.float64:
+            return f"it computes {query.dtype} in float32, and alpha, beta, bias or sinks are float64"
     longest = max(query.shape[2], key.shape[2])
     if longest > _MAX_INDEX:
         return f"{longest} positions do not fit its 32-bit indices"
     return None
 
 
-def _vectors(tensor: Tensor) -> Tensor:
-    if tensor.dtype != torch.float32:
-        tensor = tensor.to(torch.float32)
+def _vectors(tensor: Tensor, compute: torch.dtype) -> Tensor:
+    if tensor.dtype != compute:
+        tensor = tensor.to(compute)
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def _setting(setting: float | Tensor | None) -> tuple[Tensor | None, float]:
+def _setting(setting: float | Tensor | None, compute: torch.dtype) -> tuple[Tensor | None, float]:
     """A setting as the operators take it: a tensor, or a number."""
-    return (setting.to(torch.float32), 0.0) if isinstance(setting, Tensor) else (None, float(setting))
+    return (setting.to(compute), 0.0) if isinstance(setting, Tensor) else (None, float(setting))
 
 
 def run(problem: RetrievalProblem) -> RetrievalResult:
     """Compute `problem` with the compiled core; see `RetrievalProblem` for what each field means."""
     query, mask, bias, sinks, tolerance = problem.query, problem.mask, problem.bias, problem.sinks, problem.tolerance
     dtype = query.dtype
-    state, key, value = _vectors(query), _vectors(problem.key), _vectors(problem.value)
-    beta, beta_value = _setting(problem.beta)
-    alpha, alpha_value = _setting(problem.alpha)
-    bias = None if bias is None else bias.to(torch.float32)
-    sinks = None if sinks is None else sinks.to(torch.float32)
+    compute = torch.float64 if dtype == torch.float64 else torch.float32
+    state, key, value = (_vectors(tensor, compute) for tensor in (query, problem.key, problem.value))
+    beta, beta_value = _setting(problem.beta, compute)
+    alpha, alpha_value = _setting(problem.alpha, compute)
+    bias = None if bias is None else bias.to(compute)
+    sinks = None if sinks is None else sinks.to(compute)
     sources = (state, key, value, beta, alpha, bias, sinks)
     direct = is_direct(*sources, mask)
     keep = not direct and torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in sources)

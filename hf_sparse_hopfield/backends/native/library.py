@@ -12,9 +12,10 @@ import torch
 
 logger = logging.getLogger(__name__)
 
-# As in source/problem.hpp: rows of a block, and 32-bit numbers that are kept of a row.
+# As in source/problem.hpp: rows of a block, and words that are kept of a row. A word is as wide as a number.
 BLOCK_ROWS = 32
 ROW_STATE = 4
+WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 LEVELS = ("generic", "AVX2", "AVX-512")
 
 # Mean support of a block up to which it is kept; more is computed again, at the price of one matrix product.
@@ -24,6 +25,8 @@ _KEPT_PER_ROW = 64
 # gradients (4 x 4), gradient of the bias (5), of alpha, sinks and beta (3); and four reals.
 _FORWARD = struct.Struct(f"=49q{24 * 8}x4d")
 _BACKWARD = struct.Struct("=73q4d")
+# For float32 and float64.
+_FUNCTIONS = ("hopfield_forward", "hopfield_backward", "hopfield_forward_double", "hopfield_backward_double")
 _NO_VECTORS = (0, 0, 0, 0)
 _NO_SCORES = (0, 0, 0, 0, 0)
 
@@ -45,7 +48,7 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
             continue
         try:
             library = ctypes.CDLL(str(path))
-            size = library.hopfield_problem_size
+            size, *functions = (getattr(library, name) for name in ("hopfield_problem_size", *_FUNCTIONS))
         except (OSError, AttributeError) as error:
             reason = f"{path.name} cannot be loaded: {error}"
             continue
@@ -53,8 +56,7 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
         if size() != _BACKWARD.size:
             reason = f"{path.name} belongs to another version of the package"
             continue
-        for name in ("hopfield_forward", "hopfield_backward"):
-            function = getattr(library, name)
+        for function in functions:
             function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int
         return library, None
     logger.warning("the compiled core is not built (%s); pure PyTorch serves instead", reason)
@@ -146,6 +148,8 @@ def _call(
         alpha_value,
         dropout,
     )
+    if query.dtype == torch.float64:
+        name += "_double"
     if getattr(_core, name)(packed):
         raise MemoryError(f"the compiled core could not allocate its buffers for {keys} keys")
 

@@ -9,7 +9,7 @@ front: pages that no row needs are never touched, and rows that do not fit are c
 import torch
 from torch import Tensor
 
-from .library import BLOCK_ROWS, ROW_STATE, call_backward, call_forward, kept_per_row
+from .library import BLOCK_ROWS, ROW_STATE, WORDS, call_backward, call_forward, kept_per_row
 
 
 _ARGUMENTS = (
@@ -29,15 +29,16 @@ def _output(query: Tensor, value: Tensor) -> Tensor:
     width = value.shape[3]
     # (batch, queries, heads, dim) in memory, as models want it next
     strides = (queries * heads * width, width, heads * width, 1)
-    return torch.empty_strided((batch, heads, queries, width), strides, dtype=torch.float32, device=value.device)
+    return torch.empty_strided((batch, heads, queries, width), strides, dtype=value.dtype, device=value.device)
 
 
 def _kept(query: Tensor, key: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     """States and support of the rows."""
     batch, heads, queries, _ = query.shape
     blocks = batch * heads * ((queries + BLOCK_ROWS - 1) // BLOCK_ROWS) if keep else 0
-    states = query.new_empty((batch * heads * queries if keep else 0, ROW_STATE), dtype=torch.int32)
-    support = query.new_empty((blocks, BLOCK_ROWS * 2 * kept_per_row(key.shape[2])), dtype=torch.int32)
+    words = WORDS[query.dtype]
+    states = query.new_empty((batch * heads * queries if keep else 0, ROW_STATE), dtype=words)
+    support = query.new_empty((blocks, BLOCK_ROWS * 2 * kept_per_row(key.shape[2])), dtype=words)
     return states, support
 
 

@@ -5,7 +5,7 @@
 
 // Where a task adds its gradients; null pointers are not wanted.
 struct Targets {
-  float *key, *value;
+  Real *key, *value;
   int64_t key_stride, value_stride;
   bool query, bias;
 };
@@ -25,15 +25,10 @@ static inline Vector slopes_of(const Family &family, Vector p) {
 
 // p times the derivative of log p by alpha at fixed t: (w y - p log p) / e with y = (p^e - 1) / e.
 static inline Vector alpha_slopes(const Family &family, Vector p, Vector w) {
-  Vector log_p = logarithm(larger(p, spread(1e-37f)));
+  Vector log_p = logarithm(larger(p, spread(least_weight)));
   Vector u = log_p * family.e;
   // Near e log p = 0 the difference cancels; its series (1 - u - exp(-u)) / u^2 = -1/2 + u/6 - ... does not.
-  Vector series = u * (-1.0f / 5040.0f) + 1.0f / 720.0f;
-  series = series * u - 1.0f / 120.0f;
-  series = series * -u - 1.0f / 24.0f;
-  series = series * u + 1.0f / 6.0f;
-  series = series * u - 0.5f;
-  Vector small = p * log_p * log_p * series;
+  Vector small = p * log_p * log_p * -exponential_tail<2, is_double ? 13 : 6>(-u);
   if (family.kind == softmax_kind) return small;
   Vector large = ((p - w) * family.inverse - p * log_p) * family.inverse;
   return choose(u > -0.3f, small, large);
@@ -44,46 +39,42 @@ static inline Vector scores_of(const Family &family, Vector p, Vector w) {
   if (family.kind == two_kind) return p - 1.0f;
   if (family.kind == three_halves_kind) return (w - 1.0f) * 2.0f;
   if (family.kind == integer_kind || family.kind == general_kind) return (p / w - 1.0f) * family.inverse;
-  Vector log_p = logarithm(larger(p, spread(1e-37f)));
-  Vector u = log_p * family.e;
-  Vector series = u * (1.0f / 120.0f) + 1.0f / 24.0f;
-  series = series * u + 1.0f / 6.0f;
-  series = series * u + 0.5f;
-  series = series * u + 1.0f;
+  Vector log_p = logarithm(larger(p, spread(least_weight)));
   if (family.kind == softmax_kind) return log_p;
-  return choose(u > -0.3f, log_p * series, (p / w - 1.0f) * family.inverse);
+  Vector u = log_p * family.e;
+  return choose(u > -0.3f, log_p * exponential_tail<1, is_double ? 14 : 5>(u), (p / w - 1.0f) * family.inverse);
 }
 
-static void add_bias_gradient(const Problem &problem, int64_t b, int64_t h, int64_t i, int64_t column, float value) {
+static void add_bias_gradient(const Problem &problem, int64_t b, int64_t h, int64_t i, int64_t column, Real value) {
   const int64_t *stride = problem.bias_gradient_stride;
   *(problem.bias_gradient + b * stride[0] + h * stride[1] + i * stride[2] + column * stride[3]) += value;
 }
 
-static inline float bias_at(const Problem &problem, int64_t b, int64_t h, int64_t i, int64_t column) {
+static inline Real bias_at(const Problem &problem, int64_t b, int64_t h, int64_t i, int64_t column) {
   const int64_t *stride = problem.bias_stride;
   return problem.bias[b * stride[0] + h * stride[1] + i * stride[2] + column * stride[3]];
 }
 
 // One row whose support is a list. `dz` and `dropped` have room for it.
 static void backward_list(const Problem &problem, const Targets &targets, int64_t b, int64_t h, int64_t i,
-                          const int32_t *indices, const float *weights, int count, float *dz,
-                          float *dropped) {
+                          const int32_t *indices, const Real *weights, int count, Real *dz,
+                          Real *dropped) {
   const int64_t kv_head = h / (problem.heads / problem.kv_heads);
   const int64_t row = (b * problem.heads + h) * problem.queries + i;
-  const float *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
-  const float *value = at_row(problem.value, problem.value_stride, b, kv_head, 0);
-  const float *query = at_row(problem.query, problem.query_stride, b, h, i);
-  const float *upstream = at_row(problem.output_gradient, problem.output_gradient_stride, b, h, i);
+  const Real *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
+  const Real *value = at_row(problem.value, problem.value_stride, b, kv_head, 0);
+  const Real *query = at_row(problem.query, problem.query_stride, b, h, i);
+  const Real *upstream = at_row(problem.output_gradient, problem.output_gradient_stride, b, h, i);
   const Family family = family_at(problem, b, h, i);
-  const float scale = scale_at(problem, b, h, i);
-  const float *read = weights;
+  const Real scale = scale_at(problem, b, h, i);
+  const Real *read = weights;
   for (int n = 0; n < count; ++n) {
     dz[n] = indices[n] < 0 ? 0.0f : dot(upstream, value + indices[n] * problem.value_stride[2], problem.value_dim);
   }
   if (problem.dropout > 0.0) {
     Dropout dropout(problem, row);
     for (int n = 0; n < count; ++n) {
-      float factor = dropout.factor(indices[n]);
+      Real factor = dropout.factor(indices[n]);
       dz[n] *= factor;
       dropped[n] = weights[n] * factor;
     }
@@ -98,7 +89,7 @@ static void backward_list(const Problem &problem, const Targets &targets, int64_
     products += (Vector)((Integers)(w * load_some(dz + n, tail)) & inside);
     slopes += w;
   }
-  float mean = sum_of(products) / sum_of(slopes);
+  Real mean = sum_of(products) / sum_of(slopes);
   // The gradient of beta is the sum of dz times the scores without bias. As dz adds up to zero, these may be measured
   // from any origin: measured from maximum and threshold they are small, and nothing cancels.
   Vector by_alpha{}, by_score{};
@@ -112,7 +103,7 @@ static void backward_list(const Problem &problem, const Targets &targets, int64_
     if (problem.beta_gradient) by_score += scores_of(family, p, w) * (w * centered);
     store_some(dz + n, w * centered, tail);
   }
-  float by_beta = sum_of(by_score);
+  Real by_beta = sum_of(by_score);
   for (int n = 0; n < count; ++n) {
     if (indices[n] < 0) {
       if (problem.sink_gradient && targets.query) problem.sink_gradient[row] = dz[n];
@@ -141,14 +132,14 @@ static void backward_list(const Problem &problem, const Targets &targets, int64_
 
 // What a dense row adds to the gradients of its alpha and of its scores as a whole.
 struct RowSums {
-  float by_alpha, by_score;
+  Real by_alpha, by_score;
 };
 
 // Scores and dO V^T of a dense row become its weights (after dropout) and its scaled dz.
 template <Kind kind>
-static RowSums backward_row(const Family &family, const Problem &problem, const RowState &state, float *scores,
-                            float *gradient, int64_t vectors, int64_t first_column, const float *sink, int64_t row,
-                            float scale) {
+static RowSums backward_row(const Family &family, const Problem &problem, const RowState &state, Real *scores,
+                            Real *gradient, int64_t vectors, int64_t first_column, const Real *sink, int64_t row,
+                            Real scale) {
   const Vector top = spread(state.maximum), shift = spread(state.threshold);
   const Dropout dropout(problem, row);
   Vector p, w, products{}, slopes{};
@@ -162,13 +153,13 @@ static RowSums backward_row(const Family &family, const Problem &problem, const 
     products += (Vector)((Integers)(w * g) & (w > 0.0f));
     slopes += w;
   }
-  float slope = sum_of(slopes);
+  Real slope = sum_of(slopes);
   Vector sink_p{}, sink_w{};
   if (sink) {
     evaluate<kind>(family, (spread(*sink) - top) - shift, sink_p, sink_w);
     slope += sink_w[0];
   }
-  float mean = sum_of(products) / slope;
+  Real mean = sum_of(products) / slope;
   if (sink && problem.sink_gradient) problem.sink_gradient[row] = -sink_w[0] * mean;
   Vector alpha_sum{}, score_sum{};
   for (int64_t v = 0; v < vectors; ++v) {
@@ -186,7 +177,7 @@ static RowSums backward_row(const Family &family, const Problem &problem, const 
   if (sink && sink_p[0] > 0.0f) {
     if (problem.alpha_gradient) result.by_alpha -= alpha_slopes(family, sink_p, sink_w)[0] * mean;
     // its score counts from the origin of the others, but is none of beta's
-    float own = (*sink - state.maximum) - state.threshold;
+    Real own = (*sink - state.maximum) - state.threshold;
     result.by_score += -sink_w[0] * mean * (own - *sink);
   }
   return result;
@@ -201,15 +192,15 @@ struct Panels {
 static void backward_dense(const Problem &problem, const Workspace &space, const Targets &targets, Panels &panels,
                            int64_t b, int64_t h, int64_t start, const int *rows, int count, const ScoredBlock &block) {
   const int64_t kv_head = h / (problem.heads / problem.kv_heads), head = b * problem.kv_heads + kv_head;
-  const float *value = at_row(problem.value, problem.value_stride, b, kv_head, 0);
+  const Real *value = at_row(problem.value, problem.value_stride, b, kv_head, 0);
   if (panels.value_head != head) {
     pack_panels(value, problem.value_stride[2], problem.keys, problem.value_dim, space.value_panels);
     panels.value_head = head;
   }
   const int64_t first = block.first * space.segment;
   const int64_t last = minimum(problem.keys, block.last * space.segment);
-  const float *upstream[block_rows], *query[block_rows], *weights[block_rows], *slopes[block_rows];
-  float *query_target[block_rows];
+  const Real *upstream[block_rows], *query[block_rows], *weights[block_rows], *slopes[block_rows];
+  Real *query_target[block_rows];
   for (int n = 0; n < count; ++n) {
     upstream[n] = at_row(problem.output_gradient, problem.output_gradient_stride, b, h, start + rows[n]);
     query[n] = at_row(problem.query, problem.query_stride, b, h, start + rows[n]);
@@ -229,12 +220,12 @@ static void backward_dense(const Problem &problem, const Workspace &space, const
     }
   }
   const int64_t vectors = (round_up(last, panel) - first) / lanes;
-  const float *sink = problem.sinks ? problem.sinks + h : nullptr;
+  const Real *sink = problem.sinks ? problem.sinks + h : nullptr;
   for (int n = 0; n < count; ++n) {
     const int64_t i = start + rows[n], row = (b * problem.heads + h) * problem.queries + i;
     const Family family = family_at(problem, b, h, i);
-    const float scale = scale_at(problem, b, h, i);
-    float *gradient = space.gradients + n * space.stride;
+    const Real scale = scale_at(problem, b, h, i);
+    Real *gradient = space.gradients + n * space.stride;
     // With a bias dz itself is wanted; the scale is then put on afterwards.
     const bool unscaled = targets.bias || (problem.bias && problem.beta_gradient);
     RowSums sums = HOPFIELD_BY_KIND(backward_row, family, problem, problem.states[row],
@@ -242,7 +233,7 @@ static void backward_dense(const Problem &problem, const Workspace &space, const
                                     unscaled ? 1.0f : scale);
     if (unscaled) {
       for (int64_t j = first; j < last; ++j) {
-        float dz = gradient[j - first];
+        Real dz = gradient[j - first];
         if (dz == 0.0f) continue;  // masked by a bias of -inf, perhaps
         if (targets.bias) add_bias_gradient(problem, b, h, i, j, dz);
         if (problem.beta_gradient) sums.by_score -= dz * bias_at(problem, b, h, i, j);
@@ -254,7 +245,7 @@ static void backward_dense(const Problem &problem, const Workspace &space, const
     if (targets.query) fill(query_target[n], 0.0f, problem.head_dim);
   }
   if (targets.query) {
-    const float *key = at_row(problem.key, problem.key_stride, b, kv_head, first);
+    const Real *key = at_row(problem.key, problem.key_stride, b, kv_head, first);
     read_dense(slopes, query_target, count, key, problem.key_stride[2], 0, last - first, 0, problem.head_dim);
   }
   if (targets.key) {
@@ -273,7 +264,7 @@ static void backward_block(const Problem &problem, const Workspace &space, const
   const int64_t kv_head = h / (problem.heads / problem.kv_heads), head = b * problem.kv_heads + kv_head;
   const int64_t blocks = (problem.queries + block_rows - 1) / block_rows;
   const RowState *states = problem.states + (b * problem.heads + h) * problem.queries + start;
-  const int32_t *region = problem.support + ((b * problem.heads + h) * blocks + start / block_rows) * block_rows *
+  const Integer *region = problem.support + ((b * problem.heads + h) * blocks + start / block_rows) * block_rows *
                                                 problem.support_per_row * 2;
   bool again = false;
   for (int row = 0; row < rows; ++row) {
@@ -284,21 +275,22 @@ static void backward_block(const Problem &problem, const Workspace &space, const
              state.count == row_is_nan ? NAN : 0.0f, problem.head_dim);
       }
     } else if (state.offset >= 0) {
-      const float *weights = reinterpret_cast<const float *>(region + state.offset + state.count);
-      backward_list(problem, targets, b, h, start + row, region + state.offset, weights, state.count,
-                    space.survivors, reinterpret_cast<float *>(space.survivor_indices));
+      const int32_t *indices = reinterpret_cast<const int32_t *>(region + state.offset);
+      const Real *weights = reinterpret_cast<const Real *>(region + state.offset + state.count);
+      backward_list(problem, targets, b, h, start + row, indices, weights, static_cast<int>(state.count),
+                    space.survivors, reinterpret_cast<Real *>(space.survivor_indices));
     } else {
       again = true;
     }
   }
   if (!again) return;
   if (panels.key_head != head) {
-    const float *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
+    const Real *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
     panels.suspicious = pack_panels(key, problem.key_stride[2], problem.keys, problem.head_dim, space.panels);
     panels.key_head = head;
   }
   ScoredBlock block = score_block(problem, space, b, h, start, rows, panels.suspicious);
-  const float *sink = problem.sinks ? problem.sinks + h : nullptr;
+  const Real *sink = problem.sinks ? problem.sinks + h : nullptr;
   int dense_rows[block_rows], dense = 0;
   for (int row = 0; row < rows; ++row) {
     const RowState &state = states[row];
@@ -308,7 +300,7 @@ static void backward_block(const Problem &problem, const Workspace &space, const
       continue;
     }
     const Family family = family_at(problem, b, h, start + row);
-    float *scores = space.scores + row * space.stride;
+    Real *scores = space.scores + row * space.stride;
     int64_t vectors = (block.last - block.first) * space.group;
     int support = 0, kept = 0;
     if (sink) {
@@ -317,25 +309,25 @@ static void backward_block(const Problem &problem, const Workspace &space, const
       store(scores + vectors * lanes, one);
       ++vectors;
     }
-    float sum = HOPFIELD_BY_KIND(write_weights, family, scores, vectors, state.maximum, state.threshold, support);
+    Real sum = HOPFIELD_BY_KIND(write_weights, family, scores, vectors, state.maximum, state.threshold, support);
     for (int64_t v = 0; v < vectors; ++v) {
       Vector value = load(scores + v * lanes);
       uint32_t bits = above(value, Vector{});
       if (!bits) continue;
       bool is_sink = sink && v == vectors - 1;
-      Integers index = is_sink ? spread(int32_t(-1))
+      Integers index = is_sink ? spread(Integer(-1))
                                : count_lanes() + static_cast<int32_t>(block.first * space.segment + v * lanes);
       kept += append(space.list_weights + kept, space.list_indices + kept, value * (1.0f / sum), index, bits);
     }
     backward_list(problem, targets, b, h, start + row, space.list_indices, space.list_weights, kept,
-                  space.survivors, reinterpret_cast<float *>(space.survivor_indices));
+                  space.survivors, reinterpret_cast<Real *>(space.survivor_indices));
   }
   if (dense) backward_dense(problem, space, targets, panels, b, h, start, dense_rows, dense, block);
 }
 
-static void clear_rows(float *target, int64_t stride, int64_t rows, int64_t columns) {
+static void clear_rows(Real *target, int64_t stride, int64_t rows, int64_t columns) {
   for (int64_t row = 0; row < rows; ++row) {
-    std::memset(target + row * stride, 0, sizeof(float) * static_cast<size_t>(columns));
+    std::memset(target + row * stride, 0, sizeof(Real) * static_cast<size_t>(columns));
   }
 }
 
@@ -359,7 +351,7 @@ static void backward_worker(Shared *shared) {
       targets.key_stride = problem.key_gradient_stride[2];
       targets.value_stride = problem.value_gradient_stride[2];
     } else {
-      float *partial = shared->partial + ((split - 1) * heads + head) * problem.keys * width;
+      Real *partial = shared->partial + ((split - 1) * heads + head) * problem.keys * width;
       targets.key = partial;
       targets.value = partial + problem.keys * problem.head_dim;
       targets.key_stride = problem.head_dim;
@@ -382,7 +374,7 @@ static void reduce_worker(Shared *shared) {
   for (int64_t head; (head = take_task(shared)) < shared->tasks;) {
     int64_t b = head / problem.kv_heads, kv_head = head % problem.kv_heads;
     for (int64_t split = 1; split < shared->splits; ++split) {
-      const float *partial = shared->partial + ((split - 1) * heads + head) * problem.keys * width;
+      const Real *partial = shared->partial + ((split - 1) * heads + head) * problem.keys * width;
       for (int64_t j = 0; j < problem.keys; ++j) {
         add_scaled(at_row(problem.key_gradient, problem.key_gradient_stride, b, kv_head, j), 1.0f,
                    partial + j * problem.head_dim, problem.head_dim);

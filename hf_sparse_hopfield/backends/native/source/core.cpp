@@ -16,9 +16,11 @@
 
 namespace hopfield {
 
-const Kernels *generic_kernels();
-const Kernels *avx2_kernels();
-const Kernels *avx512_kernels();
+const KernelsOf<float> *generic_kernels();
+const KernelsOf<float> *avx2_kernels();
+const KernelsOf<float> *avx512_kernels();
+const KernelsOf<double> *double_kernels();
+const KernelsOf<double> *double_avx2_kernels();
 
 namespace {
 
@@ -47,16 +49,31 @@ int supported_level() {
   return 0;
 }
 
-const Kernels *choose_kernels() {
+int usable_level() {
   int level = supported_level();
   int forced = __atomic_load_n(&forced_level, __ATOMIC_RELAXED);
-  if (forced >= 0 && forced < level) level = forced;
-  const Kernels *kernels = level == 2 ? avx512_kernels() : (level == 1 ? avx2_kernels() : nullptr);
+  return forced >= 0 && forced < level ? forced : level;
+}
+
+template <class Real>
+const KernelsOf<Real> *choose_kernels();
+
+template <>
+const KernelsOf<float> *choose_kernels() {
+  int level = usable_level();
+  const KernelsOf<float> *kernels = level == 2 ? avx512_kernels() : (level == 1 ? avx2_kernels() : nullptr);
   return kernels ? kernels : generic_kernels();
 }
 
-void run(void (*worker)(Shared *), Shared &shared, int64_t tasks) {
-  const Problem &problem = *shared.problem;
+template <>
+const KernelsOf<double> *choose_kernels() {
+  const KernelsOf<double> *kernels = usable_level() >= 1 ? double_avx2_kernels() : nullptr;
+  return kernels ? kernels : double_kernels();
+}
+
+template <class Real>
+void run(void (*worker)(SharedOf<Real> *), SharedOf<Real> &shared, int64_t tasks) {
+  const ProblemOf<Real> &problem = *shared.problem;
   shared.tasks = tasks;
   shared.next = 0;
   // Waking a thread costs a few microseconds: as long as this many products take.
@@ -99,16 +116,17 @@ struct Buffer {
   ~Buffer() { std::free(memory); }
 };
 
-int decode(const Kernels &kernels, Shared &shared) {
-  const Problem &problem = *shared.problem;
+template <class Real>
+int decode(const KernelsOf<Real> &kernels, SharedOf<Real> &shared) {
+  const ProblemOf<Real> &problem = *shared.problem;
   const int64_t rows = problem.batch * problem.heads * problem.queries, heads = problem.batch * problem.kv_heads;
   const int64_t chunks = (problem.keys + decode_chunk - 1) / decode_chunk;
   shared.score_stride = kernels.padded_keys(problem.keys) + kernels.vector_lanes;
-  Buffer scores(sizeof(float) * static_cast<size_t>(rows * shared.score_stride) + 64);
-  Buffer dense(sizeof(float) * static_cast<size_t>(rows)), pending(sizeof(int32_t) * static_cast<size_t>(heads));
+  Buffer scores(sizeof(Real) * static_cast<size_t>(rows * shared.score_stride) + 64);
+  Buffer dense(sizeof(Real) * static_cast<size_t>(rows)), pending(sizeof(int32_t) * static_cast<size_t>(heads));
   if (!scores.memory || !dense.memory || !pending.memory) return 1;
-  shared.scores = reinterpret_cast<float *>((reinterpret_cast<uintptr_t>(scores.memory) + 63) / 64 * 64);
-  shared.dense = static_cast<float *>(dense.memory);
+  shared.scores = reinterpret_cast<Real *>((reinterpret_cast<uintptr_t>(scores.memory) + 63) / 64 * 64);
+  shared.dense = static_cast<Real *>(dense.memory);
   shared.pending = static_cast<int32_t *>(pending.memory);
   for (int64_t head = 0; head < heads; ++head) shared.pending[head] = static_cast<int32_t>(chunks);
   shared.read_later = heads < problem.threads;
@@ -119,6 +137,43 @@ int decode(const Kernels &kernels, Shared &shared) {
   if (shared.read_later && any) {
     const int64_t width = 2 * kernels.vector_lanes;
     run(kernels.decode_read, shared, heads * ((problem.value_dim + width - 1) / width));
+  }
+  return shared.failed;
+}
+
+template <class Real>
+int forward(const ProblemOf<Real> *problem) {
+  const KernelsOf<Real> *kernels = choose_kernels<Real>();
+  SharedOf<Real> shared{};
+  shared.problem = problem;
+  const int64_t group = problem->heads / problem->kv_heads;
+  if (group * problem->queries <= decode_rows) return decode(*kernels, shared);
+  const int64_t heads = problem->batch * problem->kv_heads;
+  const int64_t blocks = (problem->queries + block_rows - 1) / block_rows;
+  shared.splits = choose_splits(heads, blocks, problem->threads);
+  run(kernels->forward, shared, heads * shared.splits);
+  return shared.failed;
+}
+
+template <class Real>
+int backward(const ProblemOf<Real> *problem) {
+  const KernelsOf<Real> *kernels = choose_kernels<Real>();
+  SharedOf<Real> shared{};
+  shared.problem = problem;
+  const int64_t heads = problem->batch * problem->kv_heads;
+  const int64_t blocks = (problem->queries + block_rows - 1) / block_rows;
+  shared.splits = choose_splits(heads, blocks, problem->threads);
+  const int64_t extra = (shared.splits - 1) * heads * problem->keys * (problem->head_dim + problem->value_dim);
+  Buffer partial(sizeof(Real) * static_cast<size_t>(extra));
+  if (!partial.memory) return 1;
+  shared.partial = static_cast<Real *>(partial.memory);
+  run(kernels->backward, shared, heads * shared.splits);
+  if (shared.failed) return 1;
+  if (shared.splits > 1) run(kernels->reduce, shared, heads);
+  if (problem->bias_gradient) {
+    const int64_t *stride = problem->bias_gradient_stride;
+    int64_t tasks = (stride[0] ? problem->batch : 1) * (stride[1] ? problem->heads : 1) * (stride[2] ? blocks : 1);
+    run(kernels->bias, shared, tasks);
   }
   return shared.failed;
 }
@@ -149,49 +204,18 @@ void release_large_scratch() {
 using namespace hopfield;
 
 // Each returns 0, or 1 when memory ran out.
-HOPFIELD_EXPORT int hopfield_forward(const Problem *problem) {
-  const Kernels *kernels = choose_kernels();
-  Shared shared{};
-  shared.problem = problem;
-  const int64_t group = problem->heads / problem->kv_heads;
-  if (group * problem->queries <= decode_rows) return decode(*kernels, shared);
-  const int64_t heads = problem->batch * problem->kv_heads;
-  const int64_t blocks = (problem->queries + block_rows - 1) / block_rows;
-  shared.splits = choose_splits(heads, blocks, problem->threads);
-  run(kernels->forward, shared, heads * shared.splits);
-  return shared.failed;
-}
-
-HOPFIELD_EXPORT int hopfield_backward(const Problem *problem) {
-  const Kernels *kernels = choose_kernels();
-  Shared shared{};
-  shared.problem = problem;
-  const int64_t heads = problem->batch * problem->kv_heads;
-  const int64_t blocks = (problem->queries + block_rows - 1) / block_rows;
-  shared.splits = choose_splits(heads, blocks, problem->threads);
-  const int64_t extra = (shared.splits - 1) * heads * problem->keys * (problem->head_dim + problem->value_dim);
-  Buffer partial(sizeof(float) * static_cast<size_t>(extra));
-  if (!partial.memory) return 1;
-  shared.partial = static_cast<float *>(partial.memory);
-  run(kernels->backward, shared, heads * shared.splits);
-  if (shared.failed) return 1;
-  if (shared.splits > 1) run(kernels->reduce, shared, heads);
-  if (problem->bias_gradient) {
-    const int64_t *stride = problem->bias_gradient_stride;
-    int64_t tasks = (stride[0] ? problem->batch : 1) * (stride[1] ? problem->heads : 1) * (stride[2] ? blocks : 1);
-    run(kernels->bias, shared, tasks);
-  }
-  return shared.failed;
-}
+HOPFIELD_EXPORT int hopfield_forward(const ProblemOf<float> *problem) { return forward(problem); }
+HOPFIELD_EXPORT int hopfield_backward(const ProblemOf<float> *problem) { return backward(problem); }
+HOPFIELD_EXPORT int hopfield_forward_double(const ProblemOf<double> *problem) { return forward(problem); }
+HOPFIELD_EXPORT int hopfield_backward_double(const ProblemOf<double> *problem) { return backward(problem); }
 
 // Limits the instruction set (0 generic, 1 AVX2, 2 AVX-512, -1 no limit) and returns the one in use.
 HOPFIELD_EXPORT int hopfield_level(int limit) {
   __atomic_store_n(&forced_level, limit, __ATOMIC_RELAXED);
-  int level = supported_level();
-  return limit >= 0 && limit < level ? limit : level;
+  return usable_level();
 }
 
-HOPFIELD_EXPORT int64_t hopfield_problem_size() { return static_cast<int64_t>(sizeof(Problem)); }
+HOPFIELD_EXPORT int64_t hopfield_problem_size() { return static_cast<int64_t>(sizeof(ProblemOf<float>)); }
 
 // How many threads a parallel region really gets: 1 tells that the core was built without OpenMP.
 HOPFIELD_EXPORT int hopfield_threads(int threads) {

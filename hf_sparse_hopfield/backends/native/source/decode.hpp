@@ -36,13 +36,13 @@ static inline Vector sum_each(const Vector *sums) {
 
 // Products of `rows` queries with `lanes / rows` keys at a time; queries are padded with zeros to whole vectors.
 template <int rows>
-static void dot_rows(const float *queries, int64_t query_stride, const float *keys, int64_t key_stride, int64_t count,
-                     int64_t depth, float *scores, int64_t stride) {
+static void dot_rows(const Real *queries, int64_t query_stride, const Real *keys, int64_t key_stride, int64_t count,
+                     int64_t depth, Real *scores, int64_t stride) {
   constexpr int together = lanes / rows;
   const int64_t whole = depth / lanes * lanes;
   const int tail = static_cast<int>(depth - whole);
   for (int64_t first = 0; first < count; first += together) {
-    const float *from[together];
+    const Real *from[together];
     int valid = static_cast<int>(minimum(together, count - first));
     for (int key = 0; key < together; ++key) from[key] = keys + (first + (key < valid ? key : 0)) * key_stride;
     Vector sums[lanes] = {};
@@ -64,14 +64,14 @@ static void dot_rows(const float *queries, int64_t query_stride, const float *ke
         }
       }
     }
-    float products[lanes] __attribute__((aligned(64)));
+    Real products[lanes] __attribute__((aligned(64)));
     store(products, sum_each(sums));
     for (int row = 0; row < rows; ++row) {
-      float *target = scores + row * stride + first;
+      Real *target = scores + row * stride + first;
       if (valid == together) {
-        std::memcpy(target, products + row * together, together * sizeof(float));
+        std::memcpy(target, products + row * together, together * sizeof(Real));
       } else {
-        std::memcpy(target, products + row * together, static_cast<size_t>(valid) * sizeof(float));
+        std::memcpy(target, products + row * together, static_cast<size_t>(valid) * sizeof(Real));
       }
     }
   }
@@ -81,19 +81,19 @@ constexpr int64_t decode_inner = 32;     // keys that stay in the first-level ca
 
 // The scores of all queries of a head with the keys [first, last).
 static void decode_scores(const Problem &problem, const Workspace &space, int64_t b, int64_t kv_head, int64_t first,
-                          int64_t last, float *scores, int64_t stride) {
+                          int64_t last, Real *scores, int64_t stride) {
   const int64_t group = problem.heads / problem.kv_heads, rows = group * problem.queries;
   const int64_t depth = problem.head_dim, width = round_up(depth, lanes), key_stride = problem.key_stride[2];
   for (int64_t row = 0; row < rows; ++row) {
     int64_t h = kv_head * group + row / problem.queries, i = row % problem.queries;
-    const float *query = at_row(problem.query, problem.query_stride, b, h, i);
-    float factor = scale_at(problem, b, h, i);
-    float *target = space.rows + row * width;
+    const Real *query = at_row(problem.query, problem.query_stride, b, h, i);
+    Real factor = scale_at(problem, b, h, i);
+    Real *target = space.rows + row * width;
     for (int64_t d = 0; d < width; ++d) target[d] = d < depth ? query[d] * factor : 0.0f;
   }
   for (int64_t start = first; start < last; start += decode_inner) {
     int64_t count = minimum(decode_inner, last - start);
-    const float *from = at_row(problem.key, problem.key_stride, b, kv_head, start);
+    const Real *from = at_row(problem.key, problem.key_stride, b, kv_head, start);
     int64_t row = 0;
     for (; row + 4 <= rows; row += 4) {
       dot_rows<4>(space.rows + row * width, width, from, key_stride, count, depth, scores + row * stride + start,
@@ -112,8 +112,8 @@ static void decode_scores(const Problem &problem, const Workspace &space, int64_
 
 // Solves a row, keeps it for backward, and reads it out if it is sparse. Otherwise its weights stay in `scores`, and
 // what they are to be multiplied by is returned.
-static float decode_solve(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t i,
-                          float *scores) {
+static Real decode_solve(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t i,
+                         Real *scores) {
   const int64_t row = (b * problem.heads + h) * problem.queries + i;
   const Range range = range_of(problem, i);
   bool poisoned = false;
@@ -131,7 +131,7 @@ static float decode_solve(const Problem &problem, const Workspace &space, int64_
     keep_support(problem, result, (b * problem.heads + h) * blocks + i / block_rows, used, used + region);
     problem.states[row] = result.state;
   }
-  float *target = at_row(problem.output, problem.output_stride, b, h, i);
+  Real *target = at_row(problem.output, problem.output_stride, b, h, i);
   if (result.state.count == row_is_nan) {
     fill(target, NAN, problem.value_dim);
   } else if (result.dense) {
@@ -140,7 +140,7 @@ static float decode_solve(const Problem &problem, const Workspace &space, int64_
     return result.factor;
   } else {
     if (problem.dropout > 0.0) drop_list(Dropout(problem, row), result);
-    const float *value = at_row(problem.value, problem.value_stride, b, h / (problem.heads / problem.kv_heads), 0);
+    const Real *value = at_row(problem.value, problem.value_stride, b, h / (problem.heads / problem.kv_heads), 0);
     read_sparse(target, result.indices, result.weights, result.state.count, value, problem.value_stride[2],
                 problem.value_dim);
   }
@@ -152,11 +152,11 @@ static void decode_read(Shared *shared, int64_t head, int64_t begin, int64_t end
   const Problem &problem = *shared->problem;
   const int64_t group = problem.heads / problem.kv_heads, rows = group * problem.queries;
   const int64_t b = head / problem.kv_heads, kv_head = head % problem.kv_heads;
-  const float *weights[block_rows];
-  float *targets[block_rows], factors[block_rows];
+  const Real *weights[block_rows];
+  Real *targets[block_rows], factors[block_rows];
   int dense = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    float factor = shared->dense[head * rows + row];
+    Real factor = shared->dense[head * rows + row];
     if (factor == 0.0f) continue;
     weights[dense] = shared->scores + (head * rows + row) * shared->score_stride;
     targets[dense] = at_row(problem.output, problem.output_stride, b, kv_head * group + row / problem.queries,
@@ -181,7 +181,7 @@ static void decode_worker(Shared *shared) {
   for (int64_t task; (task = take_task(shared)) < shared->tasks;) {
     int64_t head = task / chunks, first = task % chunks * decode_chunk;
     int64_t b = head / problem.kv_heads, kv_head = head % problem.kv_heads;
-    float *scores = shared->scores + head * rows * shared->score_stride;
+    Real *scores = shared->scores + head * rows * shared->score_stride;
     decode_scores(problem, space, b, kv_head, first, minimum(problem.keys, first + decode_chunk), scores,
                   shared->score_stride);
     if (__atomic_sub_fetch(&shared->pending[head], 1, __ATOMIC_ACQ_REL)) continue;

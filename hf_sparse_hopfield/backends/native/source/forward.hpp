@@ -8,9 +8,9 @@ static inline Number *at_row(Number *pointer, const int64_t *stride, int64_t b, 
 }
 
 // What query . key is multiplied by.
-static inline float scale_at(const Problem &problem, int64_t b, int64_t h, int64_t i) {
+static inline Real scale_at(const Problem &problem, int64_t b, int64_t h, int64_t i) {
   double beta = problem.beta ? *at_row(problem.beta, problem.beta_stride, b, h, i) : problem.beta_scalar;
-  return static_cast<float>(problem.scaling * beta);
+  return static_cast<Real>(problem.scaling * beta);
 }
 
 static inline Family family_at(const Problem &problem, int64_t b, int64_t h, int64_t i) {
@@ -41,7 +41,7 @@ enum Mode { forward_mode, backward_mode, decode_mode };
 // Sizes that follow from a problem, and the pieces of a thread's memory.
 struct Workspace {
   int64_t stride, group, segment, segments, list_limit;
-  float *panels, *value_panels, *rows, *scores, *gradients, *maxima, *survivors, *list_weights;
+  Real *panels, *value_panels, *rows, *scores, *gradients, *maxima, *survivors, *list_weights;
   int32_t *survivor_indices, *list_indices;
 
   size_t carve(char *base, const Problem &problem, Mode mode) {
@@ -57,8 +57,8 @@ struct Workspace {
     size_t used = 0;
     auto take = [&](int64_t count) {
       char *start = base + used;
-      used += static_cast<size_t>(round_up(count * 4, 64));
-      return reinterpret_cast<float *>(start);
+      used += static_cast<size_t>(round_up(count * static_cast<int64_t>(sizeof(Real)), 64));
+      return reinterpret_cast<Real *>(start);
     };
     rows = take(block_rows * round_up(depth, lanes));
     maxima = take((many ? block_rows : 1) * (segments + 1) * lanes);
@@ -88,10 +88,10 @@ static inline int64_t take_task(Shared *shared) { return __atomic_fetch_add(&sha
 
 // Brings one segment of a row of raw products to its final form: bias, masks and borders applied, the group maximum
 // found. Returns whether a score is NaN.
-static bool finish_segment(const Problem &problem, const Workspace &space, float *scores, Vector *group_maximum,
+static bool finish_segment(const Problem &problem, const Workspace &space, Real *scores, Vector *group_maximum,
                            int64_t b, int64_t h, int64_t i, int64_t start, Range range) {
   const int64_t end = start + space.segment;
-  const float *bias = nullptr;
+  const Real *bias = nullptr;
   const uint8_t *mask = nullptr;
   int64_t bias_step = 0, mask_step = 0;
   if (problem.bias) {
@@ -107,7 +107,7 @@ static bool finish_segment(const Problem &problem, const Workspace &space, float
   Integers poisoned{};
   Vector best = spread(-infinity);
   for (int64_t column = start; column < end; column += lanes) {
-    float *at = scores + (column - start);
+    Real *at = scores + (column - start);
     Vector value = load(at);
     if (column < range.first || column + lanes > range.last) {
       for (int lane = 0; lane < lanes; ++lane) {
@@ -148,7 +148,7 @@ static bool finish_segment(const Problem &problem, const Workspace &space, float
 }
 
 // Whether so many groups have a score above `limit` that going through the whole row is cheaper.
-static bool looks_dense(const float *maxima, int64_t segments, float limit) {
+static bool looks_dense(const Real *maxima, int64_t segments, Real limit) {
   Vector bound = spread(limit);
   int64_t groups = 0;
   for (int64_t s = 0; s < segments; ++s) groups += __builtin_popcount(above(load(maxima + s * lanes), bound));
@@ -156,7 +156,7 @@ static bool looks_dense(const float *maxima, int64_t segments, float limit) {
 }
 
 // Whether less than half of the scores of a row are above `limit`.
-static bool is_half_empty(const float *scores, int64_t vectors, float limit) {
+static bool is_half_empty(const Real *scores, int64_t vectors, Real limit) {
   Vector bound = spread(limit);
   int64_t found = 0;
   for (int64_t v = 0; v < vectors; ++v) found += __builtin_popcount(above(load(scores + v * lanes), bound));
@@ -165,16 +165,16 @@ static bool is_half_empty(const float *scores, int64_t vectors, float limit) {
 
 // Collects the scores above `limit`, as z' = z - maximum, with their columns. Groups whose maximum is below are not
 // read at all.
-static int64_t collect(const Workspace &space, const float *scores, const float *maxima, int64_t segments,
-                       int64_t first_column, float limit, float maximum) {
+static int64_t collect(const Workspace &space, const Real *scores, const Real *maxima, int64_t segments,
+                       int64_t first_column, Real limit, Real maximum) {
   Vector bound = spread(limit);
-  float *values = space.survivors;
+  Real *values = space.survivors;
   int32_t *indices = space.survivor_indices;
   int64_t count = 0;
   for (int64_t s = 0; s < segments; ++s) {
     uint32_t bits = above(load(maxima + s * lanes), bound);
     if (!bits) continue;
-    const float *from = scores + s * space.segment;
+    const Real *from = scores + s * space.segment;
     int32_t column = static_cast<int32_t>(first_column + s * space.segment);
     if (__builtin_popcount(bits) > 5) {
       for (int64_t v = 0; v < space.group; ++v) {
@@ -197,7 +197,7 @@ static int64_t collect(const Workspace &space, const float *scores, const float 
       count += append(values + count, indices + count, value - maximum, index, above(value, bound));
 #else
       for (int64_t v = 0; v < space.group; ++v) {
-        float value = from[v * lanes + lane];
+        Real value = from[v * lanes + lane];
         values[count] = value - maximum;
         indices[count] = column + static_cast<int32_t>(v * lanes + lane);
         count += value > limit;
@@ -211,8 +211,8 @@ static int64_t collect(const Workspace &space, const float *scores, const float 
 
 // Scores at or below this have no weight. The slack covers the rounding of the bound; what it lets through is dealt
 // with by the exact solution.
-static inline float limit_of(const Family &family, float top, float t) {
-  float limit = top + (t - family.inverse);
+static inline Real limit_of(const Family &family, Real top, Real t) {
+  Real limit = top + (t - family.inverse);
   return limit - (1e-5f + 1e-6f * std::fabs(limit));
 }
 
@@ -220,18 +220,18 @@ static inline float limit_of(const Family &family, float top, float t) {
 struct RowResult {
   RowState state;
   bool dense;             // weights, to be multiplied by `factor`, are in the score buffer; otherwise in a list
-  float factor;
+  Real factor;
   int32_t *indices;
-  float *weights;
+  Real *weights;
 };
 
 // Takes the entries above zero of solved weights to a list; returns how many there are.
-static int keep_positive(const float *weights, const int32_t *indices, int64_t count, float factor, float *out_weights,
+static int keep_positive(const Real *weights, const int32_t *indices, int64_t count, Real factor, Real *out_weights,
                          int32_t *out_indices) {
   int kept = 0;
   for (int64_t i = 0; i < count; i += lanes) {
     Vector value = load(weights + i);
-    Integers index = *reinterpret_cast<const LooseIntegers *>(indices + i);
+    Integers index = load_indices(indices + i);
     uint32_t bits = above(value, Vector{});
     kept += append(out_weights + kept, out_indices + kept, value * factor, index, bits);
   }
@@ -239,7 +239,7 @@ static int keep_positive(const float *weights, const int32_t *indices, int64_t c
 }
 
 // Puts the sink of a row behind its maxima, where it takes part in the bound; returns how many vectors there are then.
-static inline int64_t join_sink(float *maxima, int64_t segments, const float *sink) {
+static inline int64_t join_sink(Real *maxima, int64_t segments, const Real *sink) {
   if (!sink) return segments;
   Vector one = spread(-infinity);
   one[0] = *sink;
@@ -249,9 +249,9 @@ static inline int64_t join_sink(float *maxima, int64_t segments, const float *si
 
 // Solves one row. `maxima` has room for one more vector, for the sink; `known` is null, or what `bounds_of` found. The
 // list goes to `weights` / `indices`, which have room for `space.list_limit` entries and two vectors.
-static RowResult solve_row(const Workspace &space, const Family &family, float *scores, float *maxima,
-                           int64_t segments, int64_t first_column, const float *sink, bool poisoned,
-                           const Bounds *known, float *weights, int32_t *indices) {
+static RowResult solve_row(const Workspace &space, const Family &family, Real *scores, Real *maxima,
+                           int64_t segments, int64_t first_column, const Real *sink, bool poisoned,
+                           const Bounds *known, Real *weights, int32_t *indices) {
   RowResult result{{0.0f, 0.0f, 0, -1}, false, 1.0f, indices, weights};
   const int64_t count = known ? segments + (sink ? 1 : 0) : join_sink(maxima, segments, sink);
   if (sink) poisoned |= *sink != *sink;
@@ -260,15 +260,15 @@ static RowResult solve_row(const Workspace &space, const Family &family, float *
   if (!known) {
     for (int64_t s = 0; s < count; ++s) best = larger(best, load(maxima + s * lanes));
   }
-  float top = known ? known->top : largest_of(best);
+  Real top = known ? known->top : largest_of(best);
   if (poisoned || !(top < infinity)) {
     result.state.count = row_is_nan;
     return result;
   }
   if (top == -infinity) return result;
-  float t = known ? known->coarse : HOPFIELD_BY_KIND(coarse_bound, family, best, top);
+  Real t = known ? known->coarse : HOPFIELD_BY_KIND(coarse_bound, family, best, top);
   int64_t survivors = -1;
-  float limit = limit_of(family, top, t);
+  Real limit = limit_of(family, top, t);
   bool dense = family.kind == softmax_kind || looks_dense(maxima, segments, limit);
   int steps = dense ? 1 : 4;
   if (dense && is_costly(family)) dense = !is_half_empty(scores, segments * space.group, limit);
@@ -286,7 +286,7 @@ static RowResult solve_row(const Workspace &space, const Family &family, float *
     }
     int64_t survivor_vectors = (survivors + lanes - 1) / lanes;
     t = HOPFIELD_BY_KIND(solve, family, space.survivors, survivor_vectors, 0.0f, t);
-    float sum = HOPFIELD_BY_KIND(write_weights, family, space.survivors, survivor_vectors, 0.0f, t, support);
+    Real sum = HOPFIELD_BY_KIND(write_weights, family, space.survivors, survivor_vectors, 0.0f, t, support);
     result.state = {top, t, support, -1};
     if (support <= space.list_limit) {
       keep_positive(space.survivors, space.survivor_indices, survivors, 1.0f / sum, weights, indices);
@@ -302,8 +302,8 @@ static RowResult solve_row(const Workspace &space, const Family &family, float *
     store(scores + vectors * lanes, load(maxima + segments * lanes));
   }
   int64_t all = vectors + (sink ? 1 : 0);
-  float sum = HOPFIELD_BY_KIND(solve_dense, family, scores, all, top, t, support, space.survivors,
-                               reinterpret_cast<float *>(space.survivor_indices));
+  Real sum = HOPFIELD_BY_KIND(solve_dense, family, scores, all, top, t, support, space.survivors,
+                              reinterpret_cast<Real *>(space.survivor_indices));
   result.state = {top, t, support, -1};
   if (support > space.list_limit) {
     result.dense = true;
@@ -316,7 +316,7 @@ static RowResult solve_row(const Workspace &space, const Family &family, float *
     uint32_t bits = above(value, Vector{});
     if (!bits) continue;
     Integers index = v < vectors ? count_lanes() + static_cast<int32_t>(first_column + v * lanes)
-                                 : spread(int32_t(-1));
+                                 : spread(Integer(-1));
     kept += append(weights + kept, indices + kept, value * (1.0f / sum), index, bits);
   }
   return result;
@@ -324,20 +324,20 @@ static RowResult solve_row(const Workspace &space, const Family &family, float *
 
 // Stores the support of a row between `used` and `limit` of the region of its block, if there is room.
 static void keep_support(const Problem &problem, RowResult &row, int64_t block, int64_t &used, int64_t limit) {
-  int32_t count = row.state.count;
+  const int64_t count = row.state.count;
   if (row.dense || count <= 0 || used + 2 * count > limit) return;
-  int32_t *target = problem.support + block * block_rows * problem.support_per_row * 2 + used;
+  Integer *target = problem.support + block * block_rows * problem.support_per_row * 2 + used;
   std::memcpy(target, row.indices, sizeof(int32_t) * count);
-  std::memcpy(target + count, row.weights, sizeof(float) * count);
-  row.state.offset = static_cast<int32_t>(used);
+  std::memcpy(target + count, row.weights, sizeof(Real) * count);
+  row.state.offset = static_cast<Integer>(used);
   used += 2 * count;
 }
 
-static inline void fill(float *target, float value, int64_t count) {
+static inline void fill(Real *target, Real value, int64_t count) {
   for (int64_t i = 0; i < count; ++i) target[i] = value;
 }
 
-static inline void scale(float *target, float factor, int64_t count) {
+static inline void scale(Real *target, Real factor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) target[i] *= factor;
 }
 
@@ -345,7 +345,7 @@ static void drop_list(const Dropout &dropout, const RowResult &row) {
   for (int32_t i = 0; i < row.state.count; ++i) row.weights[i] *= dropout.factor(row.indices[i]);
 }
 
-static void drop_dense(const Dropout &dropout, float *weights, int64_t count, int64_t first_column) {
+static void drop_dense(const Dropout &dropout, Real *weights, int64_t count, int64_t first_column) {
   for (int64_t i = 0; i < count; i += lanes) {
     store(weights + i, load(weights + i) * dropout.factors(static_cast<int32_t>(first_column + i)));
   }
@@ -359,7 +359,7 @@ struct ScoredBlock {
 
 static ScoredBlock score_block(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t start,
                                int rows, bool suspicious_keys) {
-  float scale[block_rows];
+  Real scale[block_rows];
   Range ranges[block_rows];
   ScoredBlock block{};
   for (int row = 0; row < rows; ++row) {
@@ -369,7 +369,7 @@ static ScoredBlock score_block(const Problem &problem, const Workspace &space, i
   if (ranges[rows - 1].last <= ranges[0].first) return block;
   block.first = ranges[0].first / space.segment;
   block.last = (ranges[rows - 1].last + space.segment - 1) / space.segment;
-  const float *query[block_rows];
+  const Real *query[block_rows];
   for (int row = 0; row < rows; ++row) {
     query[row] = at_row(problem.query, problem.query_stride, b, h, start + row);
   }
@@ -382,8 +382,8 @@ static ScoredBlock score_block(const Problem &problem, const Workspace &space, i
     int64_t place = s - block.first;
     for (int row = 0; row < rows; ++row) maxima[row * maxima_stride + place] = spread(-infinity);
     for (int64_t column = begin; column < end; column += panel) {
-      const float *right = space.panels + column * problem.head_dim;
-      float *target = space.scores + (column - block.first * space.segment);
+      const Real *right = space.panels + column * problem.head_dim;
+      Real *target = space.scores + (column - block.first * space.segment);
       for (int row = 0; row < rows; row += tile_rows) {
         int part = static_cast<int>(minimum(tile_rows, rows - row));
         if (column >= ranges[row + part - 1].last || column + panel <= ranges[row].first) continue;
@@ -394,13 +394,15 @@ static ScoredBlock score_block(const Problem &problem, const Workspace &space, i
     }
     for (int row = 0; row < rows; ++row) {
       if (!finish_all && ranges[row].first <= begin && ranges[row].last >= end) continue;
-      float *target = space.scores + row * space.stride + place * space.segment;
+      Real *target = space.scores + row * space.stride + place * space.segment;
       block.poisoned[row] |= finish_segment(problem, space, target, maxima + row * maxima_stride + place, b, h,
                                             start + row, begin, ranges[row]);
     }
   }
   return block;
 }
+
+constexpr int64_t line_numbers = 64 / sizeof(Real);  // of a cache line
 
 static void forward_block(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t start,
                           bool suspicious_keys) {
@@ -410,8 +412,8 @@ static void forward_block(const Problem &problem, const Workspace &space, int64_
   int64_t row_base = (b * problem.heads + h) * problem.queries + start;
   int64_t blocks = (problem.queries + block_rows - 1) / block_rows;
   int64_t block_index = (b * problem.heads + h) * blocks + start / block_rows;
-  const float *value = at_row(problem.value, problem.value_stride, b, h / (problem.heads / problem.kv_heads), 0);
-  const float *sink = problem.sinks ? problem.sinks + h : nullptr;
+  const Real *value = at_row(problem.value, problem.value_stride, b, h / (problem.heads / problem.kv_heads), 0);
+  const Real *sink = problem.sinks ? problem.sinks + h : nullptr;
   RowResult results[block_rows];
   int64_t listed = 0, used = 0;
   // Where all rows are of one family, and of one that is cheap to evaluate, several are bounded at a time.
@@ -421,12 +423,17 @@ static void forward_block(const Problem &problem, const Workspace &space, int64_
   const bool together = uniform && (family.kind == two_kind || family.kind == three_halves_kind) && segments > 0;
   Bounds bounds[bound_rows];
   for (int row = 0; row < rows; ++row) {
-    float *maxima = space.maxima + row * apart;
+    Real *maxima = space.maxima + row * apart;
     if (!uniform) family = family_at(problem, b, h, start + row);
-    const bool known = together && row / bound_rows * bound_rows + bound_rows <= rows;
-    if (known && row % bound_rows == 0) {
-      for (int n = 0; n < bound_rows; ++n) join_sink(maxima + n * apart, segments, sink);
+    if (together && row % bound_rows == 0) {
       const int64_t count = segments + (sink ? 1 : 0);
+      for (int n = 0; n < bound_rows; ++n) {
+        if (row + n < rows) {
+          join_sink(maxima + n * apart, segments, sink);
+        } else {  // the rest of a group, so that a row comes out the same whatever rows are beside it
+          fill(maxima + n * apart, -infinity, count * lanes);
+        }
+      }
       if (family.kind == two_kind) {
         bounds_of<two_kind>(family, maxima, apart, count, bounds);
       } else {
@@ -435,14 +442,14 @@ static void forward_block(const Problem &problem, const Workspace &space, int64_
     }
     RowResult &result = results[row];
     result = solve_row(space, family, space.scores + row * space.stride, maxima, segments, first_column, sink,
-                       block.poisoned[row], known ? bounds + row % bound_rows : nullptr, space.list_weights + listed,
+                       block.poisoned[row], together ? bounds + row % bound_rows : nullptr, space.list_weights + listed,
                        space.list_indices + listed);
     if (!result.dense && result.state.count > 0) {
       listed += result.state.count;
       for (int32_t i = 0; i < result.state.count; ++i) {
         if (result.indices[i] < 0) continue;
-        const float *from = value + result.indices[i] * problem.value_stride[2];
-        for (int64_t d = 0; d < problem.value_dim; d += 16) __builtin_prefetch(from + d);
+        const Real *from = value + result.indices[i] * problem.value_stride[2];
+        for (int64_t d = 0; d < problem.value_dim; d += line_numbers) __builtin_prefetch(from + d);
       }
     }
     if (problem.states) {
@@ -450,18 +457,18 @@ static void forward_block(const Problem &problem, const Workspace &space, int64_
       problem.states[row_base + row] = result.state;
     }
   }
-  const float *dense_weights[block_rows];
-  float *dense_targets[block_rows], dense_factors[block_rows];
+  const Real *dense_weights[block_rows];
+  Real *dense_targets[block_rows], dense_factors[block_rows];
   int dense = 0;
   for (int row = 0; row < rows; ++row) {
     const RowResult &result = results[row];
-    float *target = at_row(problem.output, problem.output_stride, b, h, start + row);
+    Real *target = at_row(problem.output, problem.output_stride, b, h, start + row);
     if (result.state.count == row_is_nan) {
       fill(target, NAN, problem.value_dim);
       continue;
     }
     if (result.dense) {
-      float *weights = space.scores + row * space.stride;
+      Real *weights = space.scores + row * space.stride;
       if (problem.dropout > 0.0) {
         drop_dense(Dropout(problem, row_base + row), weights, (block.last - block.first) * space.segment,
                    first_column);
@@ -495,7 +502,7 @@ static void forward_worker(Shared *shared) {
     int64_t head = task / shared->splits, split = task % shared->splits;
     int64_t b = head / problem.kv_heads, kv_head = head % problem.kv_heads;
     if (packed != head) {
-      const float *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
+      const Real *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
       suspicious = pack_panels(key, problem.key_stride[2], problem.keys, problem.head_dim, space.panels);
       packed = head;
     }

@@ -1,6 +1,7 @@
 // Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-// Everything that is compiled once per instruction set. The including file names the instruction set and opens the
-// target pragma; each copy lives in a namespace of its own, and nothing here instantiates the standard library.
+// Everything that is compiled once per instruction set, in float and in double. The including file names the
+// instruction set or double, and opens the target pragma; each copy lives in a namespace of its own, and nothing here
+// instantiates the standard library.
 #include "problem.hpp"
 
 #if defined(HOPFIELD_AVX512) || defined(HOPFIELD_AVX2)
@@ -9,6 +10,17 @@
 
 namespace hopfield {
 namespace {
+
+#if defined(HOPFIELD_DOUBLE)
+typedef double Real;
+#else
+typedef float Real;
+#endif
+typedef IntegerOf<Real> Integer;
+typedef RowStateOf<Real> RowState;
+typedef ProblemOf<Real> Problem;
+typedef SharedOf<Real> Shared;
+typedef KernelsOf<Real> Kernels;
 
 #include "vector.hpp"
 // clang-format off: the order matters

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
@@ -22,11 +23,11 @@
 #endif
 
 namespace hopfield {
-const Kernels *avx2_kernels() { return &table; }
+const KernelsOf<float> *avx2_kernels() { return &table; }
 }  // namespace hopfield
 #else
 #include "problem.hpp"
 namespace hopfield {
-const Kernels *avx2_kernels() { return nullptr; }
+const KernelsOf<float> *avx2_kernels() { return nullptr; }
 }  // namespace hopfield
 #endif

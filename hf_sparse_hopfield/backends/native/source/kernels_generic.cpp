@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels.hpp"
 
 namespace hopfield {
-const Kernels *generic_kernels() { return &table; }
+const KernelsOf<float> *generic_kernels() { return &table; }
 }  // namespace hopfield

@@ -29,24 +29,26 @@ static inline void with_rows(int rows, Arguments... arguments) {
   }
 }
 
-constexpr int32_t suspicious_bits = 0x58635fa9;  // of 1e15: products of smaller numbers do not overflow
+// Bits of 1e15 (of 1e150 in double): products of smaller numbers do not overflow.
+constexpr Integer suspicious_bits = static_cast<Integer>(is_double ? 0x5f138d352e5096af : 0x58635fa9);
+constexpr Integer magnitude_bits = static_cast<Integer>(is_double ? INT64_MAX : INT32_MAX);
 
 // Copies rows `first .. last` of a row-major matrix to panels [depth][panel]; rows past `last` become zero. Returns
 // whether a number was found that could overflow or poison a product, so that only then rows are searched for NaN.
-static bool pack_panels(const float *source, int64_t stride, int64_t rows, int64_t depth, float *target) {
+static bool pack_panels(const Real *source, int64_t stride, int64_t rows, int64_t depth, Real *target) {
   Integers suspicious{};
-  const Integers magnitude = spread(int32_t(0x7fffffff));
+  const Integers magnitude = spread(magnitude_bits);
   const Integers limit = spread(suspicious_bits);
   for (int64_t first = 0; first < rows; first += panel, target += panel * depth) {
     int64_t valid = minimum(panel, rows - first);
     for (int64_t part = 0; part < panel; part += lanes) {
       for (int64_t d = 0; d < depth; d += lanes) {
         int width = static_cast<int>(minimum(lanes, depth - d));
-        float square[lanes][lanes] __attribute__((aligned(64)));
+        Real square[lanes][lanes] __attribute__((aligned(64)));
         for (int row = 0; row < lanes; ++row) {
           Vector value{};
           if (part + row < valid) {
-            const float *from = source + (first + part + row) * stride + d;
+            const Real *from = source + (first + part + row) * stride + d;
             value = width == lanes ? load(from) : load_some(from, width);
           }
           suspicious |= ((Integers)value & magnitude) > limit;
@@ -71,9 +73,9 @@ static bool pack_panels(const float *source, int64_t stride, int64_t rows, int64
 
 // Copies rows, scaled, to rows of `depth` numbers for the broadcasts of `ScoreTile`. Same return value as
 // `pack_panels`.
-static bool pack_rows(const float *const *source, int rows, int64_t depth, const float *scale, float *target) {
+static bool pack_rows(const Real *const *source, int rows, int64_t depth, const Real *scale, Real *target) {
   Integers suspicious{};
-  const Integers magnitude = spread(int32_t(0x7fffffff)), limit = spread(suspicious_bits);
+  const Integers magnitude = spread(magnitude_bits), limit = spread(suspicious_bits);
   for (int row = 0; row < rows; ++row, target += depth) {
     Vector factor = spread(scale ? scale[row] : 1.0f);
     int64_t d = 0;
@@ -95,7 +97,7 @@ static bool pack_rows(const float *const *source, int rows, int64_t depth, const
 // scores[row][0 .. panel) = packed rows times one packed panel; `maxima[row]` is raised to the lane-wise maximum.
 template <int rows>
 struct ScoreTile {
-  static void run(const float *left, const float *right, int64_t depth, float *scores, int64_t stride, Vector *maxima,
+  static void run(const Real *left, const Real *right, int64_t depth, Real *scores, int64_t stride, Vector *maxima,
                   int64_t maxima_stride) {
     Vector sums[rows][panel_vectors] = {};
     for (int64_t d = 0; d < depth; ++d, right += panel) {
@@ -125,15 +127,15 @@ struct ScoreTile {
 // because dense rows may lie anywhere in a block.
 template <int rows>
 struct ReadTile {
-  static void run(const float *const *weights, int64_t count, const float *source, int64_t stride,
-                  float *const *target, int64_t column, int tail) {
+  static void run(const Real *const *weights, int64_t count, const Real *source, int64_t stride,
+                  Real *const *target, int64_t column, int tail) {
     Vector sums[rows][2];
     bool two = tail < 0;
     for (int row = 0; row < rows; ++row) {
       sums[row][0] = tail > 0 ? load_some(target[row] + column, tail) : load(target[row] + column);
       sums[row][1] = two ? load(target[row] + column + lanes) : Vector{};
     }
-    const float *pointers[rows];
+    const Real *pointers[rows];
     for (int row = 0; row < rows; ++row) pointers[row] = weights[row];
     source += column;
     if (two) {
@@ -168,11 +170,11 @@ struct ReadTile {
 
 // target[row] += weights[row][first .. first + count) times source rows of the same numbers, all columns from `begin`
 // to `end`. Keys are taken in chunks that stay in the first-level cache while all rows use them.
-static void read_dense(const float *const *weights, float *const *target, int rows, const float *source,
+static void read_dense(const Real *const *weights, Real *const *target, int rows, const Real *source,
                        int64_t stride,
                        int64_t first, int64_t count, int64_t begin, int64_t end) {
   const int64_t chunk = 96;
-  const float *shifted[block_rows];
+  const Real *shifted[block_rows];
   for (int64_t start = first; start < first + count; start += chunk) {
     int64_t size = minimum(chunk, first + count - start);
     for (int row = 0; row < rows; ++row) shifted[row] = weights[row] + start;
@@ -191,18 +193,18 @@ static void read_dense(const float *const *weights, float *const *target, int ro
 // target[j] += sum over rows of weights[row][j] * source[row], for `keys` consecutive j and two vectors of columns.
 template <int keys>
 struct SpreadTile {
-  static void run(const float *const *weights, const float *const *source, int rows, int64_t first, float *target,
+  static void run(const Real *const *weights, const Real *const *source, int rows, int64_t first, Real *target,
                   int64_t stride, int64_t column, int tail) {
     Vector sums[keys][2];
     bool two = tail < 0;
-    float *at = target + first * stride + column;
+    Real *at = target + first * stride + column;
     for (int key = 0; key < keys; ++key, at += stride) {
       sums[key][0] = tail > 0 ? load_some(at, tail) : load(at);
       sums[key][1] = two ? load(at + lanes) : Vector{};
     }
     if (two) {
       for (int row = 0; row < rows; ++row) {
-        const float *from = weights[row] + first;
+        const Real *from = weights[row] + first;
         Vector one = load(source[row] + column), other = load(source[row] + column + lanes);
 #pragma GCC unroll 16
         for (int key = 0; key < keys; ++key) {
@@ -213,7 +215,7 @@ struct SpreadTile {
       }
     } else {
       for (int row = 0; row < rows; ++row) {
-        const float *from = weights[row] + first;
+        const Real *from = weights[row] + first;
         Vector one = tail ? load_some(source[row] + column, tail) : load(source[row] + column);
 #pragma GCC unroll 16
         for (int key = 0; key < keys; ++key) sums[key][0] += spread(from[key]) * one;
@@ -231,9 +233,9 @@ struct SpreadTile {
   }
 };
 
-static void spread_dense(const float *const *weights, const float *const *source, int rows, int64_t first,
+static void spread_dense(const Real *const *weights, const Real *const *source, int rows, int64_t first,
                          int64_t last,
-                         float *target, int64_t stride, int64_t columns) {
+                         Real *target, int64_t stride, int64_t columns) {
   for (int64_t key = first; key < last; key += tile_rows) {
     int part = static_cast<int>(minimum(tile_rows, last - key));
     for (int64_t column = 0; column < columns;) {
@@ -245,7 +247,7 @@ static void spread_dense(const float *const *weights, const float *const *source
   }
 }
 
-static inline float dot(const float *left, const float *right, int64_t count) {
+static inline Real dot(const Real *left, const Real *right, int64_t count) {
   Vector sum{}, other{};
   int64_t d = 0;
   for (; d + 2 * lanes <= count; d += 2 * lanes) {
@@ -261,7 +263,7 @@ static inline float dot(const float *left, const float *right, int64_t count) {
 }
 
 // target += factor * source
-static inline void add_scaled(float *target, float factor, const float *source, int64_t count) {
+static inline void add_scaled(Real *target, Real factor, const Real *source, int64_t count) {
   Vector many = spread(factor);
   int64_t d = 0;
   for (; d + lanes <= count; d += lanes) store(target + d, load(target + d) + many * load(source + d));
@@ -272,14 +274,14 @@ static inline void add_scaled(float *target, float factor, const float *source, 
 }
 
 // target = sum over the support of weight * source[index]; an index below zero (the sink) has no vector.
-static inline void read_sparse(float *target, const int32_t *indices, const float *weights, int count,
-                               const float *source, int64_t stride, int64_t columns) {
+static inline void read_sparse(Real *target, const int32_t *indices, const Real *weights, int count,
+                               const Real *source, int64_t stride, int64_t columns) {
   int64_t column = 0;
   for (; column + 4 * lanes <= columns; column += 4 * lanes) {
     Vector a{}, b{}, c{}, d{};
     for (int i = 0; i < count; ++i) {
       if (indices[i] < 0) continue;
-      const float *from = source + indices[i] * stride + column;
+      const Real *from = source + indices[i] * stride + column;
       Vector factor = spread(weights[i]);
       a += factor * load(from);
       b += factor * load(from + lanes);
@@ -296,7 +298,7 @@ static inline void read_sparse(float *target, const int32_t *indices, const floa
     Vector a{};
     for (int i = 0; i < count; ++i) {
       if (indices[i] < 0) continue;
-      const float *from = source + indices[i] * stride + column;
+      const Real *from = source + indices[i] * stride + column;
       a += spread(weights[i]) * (tail == lanes ? load(from) : load_some(from, tail));
     }
     if (tail == lanes) {

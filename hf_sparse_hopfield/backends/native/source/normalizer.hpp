@@ -9,20 +9,21 @@ enum Kind { softmax_kind, two_kind, three_halves_kind, integer_kind, general_kin
 struct Family {
   Kind kind;
   int power;          // 1 / e where that is an integer
-  float e, inverse;   // alpha - 1 and 1 / (alpha - 1)
-  // Newton's method converges quadratically, so that after a step this small what remains is below float32. Towards
+  Real e, inverse;    // alpha - 1 and 1 / (alpha - 1)
+  // Newton's method converges quadratically, so that after a step this small what remains is below rounding. Towards
   // alpha = 2 the weights have a steep edge: entries near it enter or leave the support, and steps must be smaller.
-  float last_step;
+  Real last_step;
 };
 
 static Family family_of(double alpha) {
   Family family;
   double e = alpha - 1.0;
-  family.e = static_cast<float>(e);
-  family.inverse = e > 0.0 ? static_cast<float>(1.0 / e) : infinity;
+  family.e = static_cast<Real>(e);
+  family.inverse = e > 0.0 ? static_cast<Real>(1.0 / e) : infinity;
   family.power = 0;
-  family.last_step = e <= 0.5 ? 3e-4f : 1e-6f;
-  if (!(e > 1e-6)) {  // closer to one the difference from softmax is below float32
+  family.last_step = static_cast<Real>(is_double ? (e <= 0.5 ? 1e-9 : 1e-13) : (e <= 0.5 ? 3e-4 : 1e-6));
+  // Closer to one the difference from softmax is below float32; in double every difference counts.
+  if (!(e > (is_double ? 0.0 : 1e-6))) {
     family.kind = softmax_kind;
     family.e = 0.0f;
     family.inverse = infinity;
@@ -30,7 +31,7 @@ static Family family_of(double alpha) {
   }
   double nearest = std::nearbyint(1.0 / e);
   family.kind = e < 0.1 ? small_kind : general_kind;
-  if (nearest <= 10.0 && std::fabs(e * nearest - 1.0) < 1e-7) {
+  if (nearest <= 10.0 && std::fabs(e * nearest - 1.0) < (is_double ? 1e-15 : 1e-7)) {
     family.power = static_cast<int>(nearest);
     family.kind = family.power == 1 ? two_kind : (family.power == 2 ? three_halves_kind : integer_kind);
   }
@@ -71,17 +72,17 @@ static inline void evaluate(const Family &family, Vector x, Vector &p, Vector &w
   }
 }
 
-static inline float newton_step(const Family &family, float sum, float slope) {
+static inline Real newton_step(const Family &family, Real sum, Real slope) {
   switch (family.kind) {
     case softmax_kind: return std::log(sum);
     case two_kind: return (sum - 1.0f) / slope;
     case three_halves_kind: {
-      float root = std::sqrt(sum);
+      Real root = std::sqrt(sum);
       return 2.0f * (root - 1.0f) * root / slope;
     }
     default: {
-      float exponent = family.e * std::log(sum);
-      float excess = family.kind == small_kind ? std::expm1(exponent) : std::exp(exponent) - 1.0f;
+      Real exponent = family.e * std::log(sum);
+      Real excess = family.kind == small_kind ? std::expm1(exponent) : std::exp(exponent) - 1.0f;
       return excess * family.inverse * (sum / (1.0f + excess)) / slope;
     }
   }
@@ -89,8 +90,8 @@ static inline float newton_step(const Family &family, float sum, float slope) {
 
 // One pass over `count` vectors: S and W at t. Every vector counts `weight` times.
 template <Kind kind>
-static inline void sums_at(const Family &family, const float *scores, int64_t count, int64_t stride, float maximum,
-                           float t, float &sum, float &slope) {
+static inline void sums_at(const Family &family, const Real *scores, int64_t count, int64_t stride, Real maximum,
+                           Real t, Real &sum, Real &slope) {
   Vector p, w, sums{}, slopes{};
   Vector top = spread(maximum), shift = spread(t);
   for (int64_t i = 0; i < count; ++i) {
@@ -104,12 +105,12 @@ static inline void sums_at(const Family &family, const float *scores, int64_t co
 
 // A value of t at or left of the root, from the lane-wise maximum of the maxima of groups of scores.
 template <Kind kind>
-static float coarse_bound(const Family &family, Vector folded, float maximum) {
-  float sum, slope, t = 0.0f, single[lanes] __attribute__((aligned(64)));
+static Real coarse_bound(const Family &family, Vector folded, Real maximum) {
+  Real sum, slope, t = 0.0f, single[lanes] __attribute__((aligned(64)));
   store(single, folded);
   for (int step = 0; step < 3; ++step) {
     sums_at<kind>(family, single, 1, lanes, maximum, t, sum, slope);
-    float move = newton_step(family, sum, slope);
+    Real move = newton_step(family, sum, slope);
     t += move;
     if (move < 0.02f) break;
   }
@@ -118,12 +119,12 @@ static float coarse_bound(const Family &family, Vector folded, float maximum) {
 
 // A better one, from all maxima of groups.
 template <Kind kind>
-static float fine_bound(const Family &family, const float *maxima, int64_t count, float maximum, float t, int steps) {
-  float sum, slope;
+static Real fine_bound(const Family &family, const Real *maxima, int64_t count, Real maximum, Real t, int steps) {
+  Real sum, slope;
   for (int step = 0; step < steps; ++step) {
     sums_at<kind>(family, maxima, count, lanes, maximum, t, sum, slope);
     if (!(sum > 1.0f)) break;
-    float move = newton_step(family, sum, slope);
+    Real move = newton_step(family, sum, slope);
     t += move;
     if (move < 0.01f) break;
   }
@@ -132,7 +133,7 @@ static float fine_bound(const Family &family, const float *maxima, int64_t count
 
 // What is known of a row before its scores are looked at: its maximum and two values of t at or left of the root.
 struct Bounds {
-  float top, coarse, fine;
+  Real top, coarse, fine;
 };
 
 constexpr int bound_rows = 4;
@@ -140,9 +141,9 @@ constexpr int bound_rows = 4;
 // The bounds of several rows, their maxima of groups `apart` numbers from each other. A step waits for the one before
 // it, so rows are taken together: as long as one takes, all take. There is no early end, for it would cost a branch.
 template <Kind kind>
-static void bounds_of(const Family &family, const float *maxima, int64_t apart, int64_t count, Bounds *bounds) {
+static void bounds_of(const Family &family, const Real *maxima, int64_t apart, int64_t count, Bounds *bounds) {
   Vector best[bound_rows], p, w;
-  float t[bound_rows];
+  Real t[bound_rows];
   for (int row = 0; row < bound_rows; ++row) {
     best[row] = spread(-infinity);
     for (int64_t s = 0; s < count; ++s) best[row] = larger(best[row], load(maxima + row * apart + s * lanes));
@@ -153,7 +154,7 @@ static void bounds_of(const Family &family, const float *maxima, int64_t apart, 
 #pragma GCC unroll 4
     for (int row = 0; row < bound_rows; ++row) {
       evaluate<kind>(family, (best[row] - bounds[row].top) - t[row], p, w);
-      float move = newton_step(family, sum_of(p), sum_of(w));
+      Real move = newton_step(family, sum_of(p), sum_of(w));
       t[row] += move > 0.0f ? move : 0.0f;
     }
   }
@@ -172,28 +173,31 @@ static void bounds_of(const Family &family, const float *maxima, int64_t apart, 
     }
 #pragma GCC unroll 4
     for (int row = 0; row < bound_rows; ++row) {
-      float move = newton_step(family, sum_of(sums[row]), sum_of(slopes[row]));
+      Real move = newton_step(family, sum_of(sums[row]), sum_of(slopes[row]));
       t[row] += move > 0.0f ? move : 0.0f;
     }
   }
   for (int row = 0; row < bound_rows; ++row) bounds[row].fine = t[row];
 }
 
+// Smaller steps of sparsemax are rounding.
+constexpr Real least_step = static_cast<Real>(is_double ? 1e-15 : 1e-7);
+
 // The root for `count` vectors of scores, from any starting point.
 template <Kind kind>
-static float solve(const Family &family, const float *scores, int64_t count, float maximum, float t) {
-  float sum, slope, previous = 0.0f;
+static Real solve(const Family &family, const Real *scores, int64_t count, Real maximum, Real t) {
+  Real sum, slope, previous = 0.0f;
   for (int step = 0; step < 50; ++step) {
     sums_at<kind>(family, scores, count, lanes, maximum, t, sum, slope);
     if (!(slope > 0.0f)) {  // the start was right of every score; zero never is
       t = 0.0f;
       continue;
     }
-    float move = newton_step(family, sum, slope);
+    Real move = newton_step(family, sum, slope);
     t += move;
-    float size = std::fabs(move);
+    Real size = std::fabs(move);
     // Sparsemax is piecewise linear: the root is exact once the support stands still.
-    if (kind == two_kind ? (slope == previous || size < 1e-7f) : size < family.last_step) break;
+    if (kind == two_kind ? (slope == previous || size < least_step) : size < family.last_step) break;
     previous = slope;
   }
   return t;
@@ -201,15 +205,15 @@ static float solve(const Family &family, const float *scores, int64_t count, flo
 
 // A start for a row that may be dense, from a sample of its vectors: not a bound, but close to the root.
 template <Kind kind>
-static float guess_dense(const Family &family, const float *scores, int64_t count, float maximum, float t) {
-  float sum, slope, guess = t;
+static Real guess_dense(const Family &family, const Real *scores, int64_t count, Real maximum, Real t) {
+  Real sum, slope, guess = t;
   const int64_t apart = count >= 64 ? 16 : (count >= 16 ? 8 : 1);
   const int64_t sample = (count + apart - 1) / apart;
-  const float weight = static_cast<float>(count) / static_cast<float>(sample);
+  const Real weight = static_cast<Real>(count) / static_cast<Real>(sample);
   for (int step = 0; step < 5; ++step) {
     sums_at<kind>(family, scores, sample, apart * lanes, maximum, guess, sum, slope);
     if (!(slope > 0.0f)) return t;
-    float move = newton_step(family, sum * weight, slope * weight);
+    Real move = newton_step(family, sum * weight, slope * weight);
     guess += move;
     if (std::fabs(move) < 0.02f) break;
   }
@@ -223,7 +227,7 @@ static inline bool is_costly(const Family &family) {
 
 // Replaces scores by weights; returns the sum, and the size of the support.
 template <Kind kind>
-static float write_weights(const Family &family, float *scores, int64_t count, float maximum, float t, int &support) {
+static Real write_weights(const Family &family, Real *scores, int64_t count, Real maximum, Real t, int &support) {
   Vector p, w, sums{};
   Integers inside{};
   Vector top = spread(maximum), shift = spread(t);
@@ -240,17 +244,17 @@ static float write_weights(const Family &family, float *scores, int64_t count, f
 
 // Solves a whole row and replaces its scores by weights; returns their sum, the root and the size of the support.
 // Where p is costly, p and w of the last pass are kept in two rows of memory and moved to the root by the first-order
-// term, which is exact in float32 for the last, small step.
+// term, which is exact but for rounding for the last, small step.
 template <Kind kind>
-static float solve_dense(const Family &family, float *scores, int64_t count, float maximum, float &t, int &support,
-                         float *weights, float *slopes) {
+static Real solve_dense(const Family &family, Real *scores, int64_t count, Real maximum, Real &t, int &support,
+                        Real *weights, Real *slopes) {
   t = guess_dense<kind>(family, scores, count, maximum, t);
   if (kind == two_kind || kind == three_halves_kind) {
     t = solve<kind>(family, scores, count, maximum, t);
     return write_weights<kind>(family, scores, count, maximum, t, support);
   }
   Vector p, w, top = spread(maximum);
-  float move = 0.0f;
+  Real move = 0.0f;
   for (int step = 0; step < 50; ++step) {
     Vector sums{}, totals{}, shift = spread(t);
     for (int64_t i = 0; i < count; ++i) {
@@ -260,7 +264,7 @@ static float solve_dense(const Family &family, float *scores, int64_t count, flo
       sums += p;
       totals += w;
     }
-    float slope = sum_of(totals);
+    Real slope = sum_of(totals);
     if (!(slope > 0.0f)) {  // the start was right of every score; zero never is
       t = 0.0f;
       continue;
@@ -282,7 +286,7 @@ static float solve_dense(const Family &family, float *scores, int64_t count, flo
   return sum_of(sums);
 }
 
-static inline void scale_weights(float *weights, int64_t count, float factor) {
+static inline void scale_weights(Real *weights, int64_t count, Real factor) {
   for (int64_t i = 0; i < count; ++i) store(weights + i * lanes, load(weights + i * lanes) * factor);
 }
 
@@ -298,11 +302,11 @@ static inline void scale_weights(float *weights, int64_t count, float factor) {
 // The random numbers of dropout: a function of seed, row and column, so that backward finds the same ones again.
 struct Dropout {
   uint32_t row_key, threshold;
-  float kept;  // what a kept weight is multiplied by
+  Real kept;  // what a kept weight is multiplied by
 
   Dropout(const Problem &problem, int64_t row) {
     threshold = static_cast<uint32_t>(problem.dropout * 4294967296.0);
-    kept = problem.dropout < 1.0 ? static_cast<float>(1.0 / (1.0 - problem.dropout)) : 0.0f;
+    kept = problem.dropout < 1.0 ? static_cast<Real>(1.0 / (1.0 - problem.dropout)) : 0.0f;
     uint64_t key = static_cast<uint64_t>(problem.seed) + 0x9e3779b97f4a7c15ull * static_cast<uint64_t>(row + 1);
     key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9ull;
     key = (key ^ (key >> 27)) * 0x94d049bb133111ebull;
@@ -318,13 +322,13 @@ struct Dropout {
     return value ^ (value >> 16);
   }
 
-  float factor(int32_t column) const {
+  Real factor(int32_t column) const {
     return mix(static_cast<uint32_t>(column) * 0x9e3779b9u + row_key) < threshold ? 0.0f : kept;
   }
 
   Vector factors(int32_t first_column) const {
-    Unsigned columns = (Unsigned)(count_lanes() + first_column);
+    Unsigned columns = __builtin_convertvector(count_lanes() + first_column, Unsigned);
     Unsigned random = mix(columns * 0x9e3779b9u + row_key);
-    return choose((Integers)(random >= threshold), spread(kept), Vector{});
+    return choose(__builtin_convertvector(random >= threshold, Integers), spread(kept), Vector{});
   }
 };

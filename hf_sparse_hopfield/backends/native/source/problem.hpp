@@ -4,8 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace hopfield {
+
+// Everything is compiled for float and for double: `Real`. Integers that lie among them in memory are as wide.
+template <class Real>
+using IntegerOf = std::conditional_t<sizeof(Real) == 8, int64_t, int32_t>;
 
 // Rows are solved in blocks of this many queries. The support is stored per block, so Python knows this number too.
 constexpr int64_t block_rows = 32;
@@ -13,87 +18,92 @@ constexpr int64_t block_rows = 32;
 // What is kept of a row for the backward pass. `count` is the size of its support; `offset` is where the support
 // starts in the region of its block, or -1 if it did not fit and has to be computed again from `maximum` and
 // `threshold`.
-struct RowState {
-  float maximum;
-  float threshold;
-  int32_t count;
-  int32_t offset;
+template <class Real>
+struct RowStateOf {
+  Real maximum;
+  Real threshold;
+  IntegerOf<Real> count;
+  IntegerOf<Real> offset;
 };
 
 constexpr int64_t decode_chunk = 1024;  // with few queries, keys of a task
 
-constexpr int32_t row_is_nan = -2;  // in RowState::count
+constexpr int32_t row_is_nan = -2;  // in RowStateOf::count
 
 // All fields have eight bytes; library.py packs them in this order.
-struct Problem {
+template <class Real>
+struct ProblemOf {
   int64_t batch, heads, kv_heads, queries, keys, head_dim, value_dim;
   int64_t is_causal, sliding_window;  // a window of 0 is none
   int64_t seed, threads, support_per_row;
   // Strides of tensors of vectors are over (batch, heads, rows); the vectors themselves are contiguous.
-  const float *query;
+  const Real *query;
   int64_t query_stride[3];
-  const float *key;
+  const Real *key;
   int64_t key_stride[3];
-  const float *value;
+  const Real *value;
   int64_t value_stride[3];
   // Settings of a row; a null pointer means that the scalar below holds for every row.
-  const float *beta;
+  const Real *beta;
   int64_t beta_stride[3];
-  const float *alpha;
+  const Real *alpha;
   int64_t alpha_stride[3];
   const uint8_t *mask;
   int64_t mask_stride[4];
-  const float *bias;
+  const Real *bias;
   int64_t bias_stride[4];
-  const float *sinks;
+  const Real *sinks;
   // Forward. `states` and `support` are null when no gradient will be asked for.
-  float *output;
+  Real *output;
   int64_t output_stride[3];
-  RowState *states;
-  int32_t *support;
+  RowStateOf<Real> *states;
+  IntegerOf<Real> *support;
   // Backward. The gradients of alpha, sinks and log(beta) have one entry per row; they and that of the bias may be
   // null.
-  const float *output_gradient;
+  const Real *output_gradient;
   int64_t output_gradient_stride[3];
-  float *query_gradient;
+  Real *query_gradient;
   int64_t query_gradient_stride[3];
-  float *key_gradient;
+  Real *key_gradient;
   int64_t key_gradient_stride[3];
-  float *value_gradient;
+  Real *value_gradient;
   int64_t value_gradient_stride[3];
-  float *bias_gradient;
+  Real *bias_gradient;
   int64_t bias_gradient_stride[4];
-  float *alpha_gradient;
-  float *sink_gradient;
-  float *beta_gradient;
+  Real *alpha_gradient;
+  Real *sink_gradient;
+  Real *beta_gradient;
   double scaling, beta_scalar, alpha_scalar, dropout;
 };
 
 static_assert(sizeof(void *) == 8, "pointers are passed as 64-bit integers");
+static_assert(sizeof(ProblemOf<float>) == sizeof(ProblemOf<double>), "library.py packs both alike");
 
 // What the threads of one call share.
-struct Shared {
-  const Problem *problem;
+template <class Real>
+struct SharedOf {
+  const ProblemOf<Real> *problem;
   int64_t splits;          // query blocks of one head are dealt to this many tasks
   int64_t tasks;
   int64_t next;            // taken with an atomic increment
   int32_t failed;          // set when memory ran out
-  float *scores;           // decode: the scores of all rows
+  Real *scores;            // decode: the scores of all rows
   int64_t score_stride;
-  float *dense;            // decode: the factor on weights that were left in `scores`, 0 for a row that is done
+  Real *dense;             // decode: the factor on weights that were left in `scores`, 0 for a row that is done
   int32_t *pending;        // decode: chunks of a head that are not scored yet
   int32_t read_later;      // decode: dense rows are read in a phase of their own
-  float *partial;          // backward: gradients of key and value of the splits after the first
+  Real *partial;           // backward: gradients of key and value of the splits after the first
 };
 
 // One table for every instruction set; the worker functions are run by all threads at once.
-struct Kernels {
-  void (*forward)(Shared *);
-  void (*decode)(Shared *);
-  void (*decode_read)(Shared *);
-  void (*backward)(Shared *);
-  void (*reduce)(Shared *);
-  void (*bias)(Shared *);
+template <class Real>
+struct KernelsOf {
+  void (*forward)(SharedOf<Real> *);
+  void (*decode)(SharedOf<Real> *);
+  void (*decode_read)(SharedOf<Real> *);
+  void (*backward)(SharedOf<Real> *);
+  void (*reduce)(SharedOf<Real> *);
+  void (*bias)(SharedOf<Real> *);
   int64_t (*padded_keys)(int64_t keys);
   int64_t vector_lanes;
 };

@@ -12,19 +12,25 @@ constexpr int lanes = 8;
 constexpr int lanes = 4;
 #endif
 
-typedef float Vector __attribute__((vector_size(lanes * 4)));
-typedef int32_t Integers __attribute__((vector_size(lanes * 4)));
+// `Integers` are as wide as numbers, as comparisons have it; `Unsigned` and indices in memory have 32 bits.
+typedef Real Vector __attribute__((vector_size(lanes * sizeof(Real))));
+typedef Integer Integers __attribute__((vector_size(lanes * sizeof(Real))));
 typedef uint32_t Unsigned __attribute__((vector_size(lanes * 4)));
-typedef float LooseVector __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
-typedef int32_t LooseIntegers __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
+typedef Real LooseVector __attribute__((vector_size(lanes * sizeof(Real)), aligned(sizeof(Real)), may_alias));
+typedef int32_t LooseIndices __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
 
-constexpr float infinity = __builtin_inff();
+constexpr bool is_double = sizeof(Real) == 8;
+constexpr Real infinity = __builtin_inff();
+// Below this a weight has no logarithm here.
+constexpr Real least_weight = static_cast<Real>(is_double ? 1e-300 : 1e-37);
 
-static inline Vector load(const float *source) { return *reinterpret_cast<const LooseVector *>(source); }
-static inline void store(float *target, Vector value) { *reinterpret_cast<LooseVector *>(target) = value; }
-static inline void store(int32_t *target, Integers value) { *reinterpret_cast<LooseIntegers *>(target) = value; }
+static inline Vector load(const Real *source) { return *reinterpret_cast<const LooseVector *>(source); }
+static inline void store(Real *target, Vector value) { *reinterpret_cast<LooseVector *>(target) = value; }
+static inline Integers load_indices(const int32_t *source) {
+  return __builtin_convertvector(*reinterpret_cast<const LooseIndices *>(source), Integers);
+}
 
-static inline Vector spread(float value) {
+static inline Vector spread(Real value) {
 #if defined(HOPFIELD_AVX512)
   return (Vector)_mm512_set1_ps(value);
 #elif defined(HOPFIELD_AVX2)
@@ -34,8 +40,7 @@ static inline Vector spread(float value) {
 #endif
 }
 
-static inline Integers spread(int32_t value) { return value - Integers{}; }
-static inline Unsigned spread(uint32_t value) { return value - Unsigned{}; }
+static inline Integers spread(Integer value) { return value - Integers{}; }
 
 static inline Integers count_lanes() {
   Integers result{};
@@ -64,23 +69,23 @@ static inline Vector larger(Vector a, Vector b) {
 #endif
 }
 
-static inline float sum_of(Vector value) {
+static inline Real sum_of(Vector value) {
 #if defined(HOPFIELD_AVX512)
   return _mm512_reduce_add_ps((__m512)value);
 #else
-  float pairs[lanes / 2];
+  Real pairs[lanes / 2];
   for (int lane = 0; lane < lanes / 2; ++lane) pairs[lane] = value[lane] + value[lane + lanes / 2];
-  float total = 0.0f;
+  Real total = 0.0f;
   for (int lane = 0; lane < lanes / 2; ++lane) total += pairs[lane];
   return total;
 #endif
 }
 
-static inline float largest_of(Vector value) {
+static inline Real largest_of(Vector value) {
 #if defined(HOPFIELD_AVX512)
   return _mm512_reduce_max_ps((__m512)value);
 #else
-  float result = value[0];
+  Real result = value[0];
   for (int lane = 1; lane < lanes; ++lane) result = value[lane] > result ? value[lane] : result;
   return result;
 #endif
@@ -101,17 +106,17 @@ static inline uint32_t above(Vector value, Vector bound) {
 }
 
 // The first `count` (< lanes) elements of a vector; the rest reads as zero and is not written.
-static inline Vector load_some(const float *source, int count) {
+static inline Vector load_some(const Real *source, int count) {
 #if defined(HOPFIELD_AVX512)
   return (Vector)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), source);
 #else
-  float copy[lanes] = {};
+  Real copy[lanes] = {};
   for (int lane = 0; lane < count; ++lane) copy[lane] = source[lane];
   return load(copy);
 #endif
 }
 
-static inline void store_some(float *target, Vector value, int count) {
+static inline void store_some(Real *target, Vector value, int count) {
 #if defined(HOPFIELD_AVX512)
   _mm512_mask_storeu_ps(target, static_cast<__mmask16>((1u << count) - 1), (__m512)value);
 #else
@@ -120,7 +125,7 @@ static inline void store_some(float *target, Vector value, int count) {
 }
 
 // Appends the lanes of `value` and `index` whose bit is set; writes a whole vector, so targets need that much room.
-static inline int append(float *values, int32_t *indices, Vector value, Integers index, uint32_t bits) {
+static inline int append(Real *values, int32_t *indices, Vector value, Integers index, uint32_t bits) {
 #if defined(HOPFIELD_AVX512)
   _mm512_storeu_ps(values, _mm512_maskz_compress_ps(static_cast<__mmask16>(bits), (__m512)value));
   _mm512_storeu_si512(indices, _mm512_maskz_compress_epi32(static_cast<__mmask16>(bits), (__m512i)index));
@@ -137,6 +142,23 @@ static inline int append(float *values, int32_t *indices, Vector value, Integers
 #endif
 }
 
+#if defined(HOPFIELD_DOUBLE)
+// Exact to the last bits, at the price of one call per lane.
+static inline Vector exponential(Vector x) {
+  for (int lane = 0; lane < lanes; ++lane) x[lane] = std::exp(x[lane]);
+  return x;
+}
+
+static inline Vector logarithm(Vector x) {
+  for (int lane = 0; lane < lanes; ++lane) x[lane] = std::log(x[lane]);
+  return x;
+}
+
+static inline Vector power_of(Vector x, Real c) {
+  for (int lane = 0; lane < lanes; ++lane) x[lane] = std::pow(x[lane], c);
+  return x;
+}
+#else
 // exp for arguments up to 88; below -87 the result is zero. The polynomials of this and the next function are our own
 // fits, to about 1e-9 and 6e-9.
 static inline Vector exponential(Vector x) {
@@ -175,7 +197,7 @@ static inline Vector logarithm(Vector x) {
 }
 
 // x^c for normal x > 0 and results above 2^-126, to about 1e-7: half the work of the two functions above.
-static inline Vector power_of(Vector x, float c) {
+static inline Vector power_of(Vector x, Real c) {
   Integers bits = (Integers)x;
   Integers exponent = (bits - 0x3f3504f3) >> 23;
   Vector f = (Vector)(bits - (exponent << 23)) - 1.0f;
@@ -197,4 +219,24 @@ static inline Vector power_of(Vector x, float c) {
   series = series * r + 0.693146944f;
   series = series * r + 1.00000012f;
   return (Vector)((Integers)series + ((Integers)shifted << 23));
+}
+#endif
+
+// 1 / k!
+struct InverseFactorials {
+  Real of[16];
+  constexpr InverseFactorials() : of() {
+    double factorial = 1.0;
+    for (int k = 0; k < 16; factorial *= ++k) of[k] = Real(1) / static_cast<Real>(factorial);
+  }
+};
+
+// The sum of x^k / (k + skip)! over `terms` terms: exp(x) without its first terms, divided by x^skip, for |x| < 0.3.
+template <int skip, int terms>
+static inline Vector exponential_tail(Vector x) {
+  constexpr InverseFactorials inverse;
+  Vector series = x * inverse.of[terms - 1 + skip] + inverse.of[terms - 2 + skip];
+#pragma GCC unroll 16
+  for (int k = terms - 3; k >= 0; --k) series = series * x + inverse.of[k + skip];
+  return series;
 }
