@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreT
 
 import hf_sparse_hopfield  # noqa: F401  (registers the attention)
 from hf_sparse_hopfield.benchmark import keep_freed_memory, time_interleaved
+from hf_sparse_hopfield.integration.inputs import read_text
 
 
 PROMISES = {"prefill": 1.2, "train step": 1.1, "decode": 1.15}
@@ -25,7 +26,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder or name of a causal language model")
-    parser.add_argument("--text", type=Path, help="text to read; without it, random tokens")
+    parser.add_argument("--text", type=Path, help="text to read, may be .gz; without it, random tokens")
     parser.add_argument("--alpha", type=float, default=2.0, help="family member")
     parser.add_argument("--beta", type=float, default=1.0, help="multiplier on the model's own scaling")
     parser.add_argument("--backend", default="auto", help="backend of the sparse attention")
@@ -60,7 +61,7 @@ def token_ids(arguments: argparse.Namespace, vocabulary: int) -> torch.Tensor:
     if arguments.text is None:
         return torch.randint(vocabulary, (1, count), generator=torch.Generator().manual_seed(0))
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    ids = tokenizer(arguments.text.read_text(encoding="utf-8")[: 20 * count], return_tensors="pt").input_ids
+    ids = tokenizer(read_text(arguments.text)[: 20 * count], return_tensors="pt").input_ids
     if ids.shape[1] < count:
         raise ValueError(f"--text {arguments.text} has {ids.shape[1]} tokens, {count} are needed.")
     return ids[:, :count]

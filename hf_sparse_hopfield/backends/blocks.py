@@ -15,7 +15,7 @@ from ..functional.normalizers import _powers, _ratio
 
 # Scores of a block: as many as hide what calling some hundred operators costs. Queries of a block, with and without a
 # diagonal: what lies beyond it is computed for nothing, and fewer, larger matrix products are faster ones.
-_BLOCK_ENTRIES = 1 << 22
+_BLOCK_ENTRIES = 3 << 20
 _BLOCK_QUERIES = 256
 _FULL_BLOCK_QUERIES = 1024
 # Key ranges are multiples of this, so that strided groups of up to 16 keys cover them.
