@@ -350,8 +350,6 @@ def lengths(quick: bool = False) -> list[tuple[Work, list[str]]]:
     result = []
     for kind in ("forward", "training"):
         for length in (512, 1024, 2048) if quick else (512, 1024, 2048, 4096, 8192, 16384):
-            if kind == "training" and length > 8192:
-                continue
             names = ["native", "blocked"] + (["eager softmax"] if length <= 2048 else [])
             result.append((Work(kind, 1, 8, length, 2.0, 8, True), names))
     return result

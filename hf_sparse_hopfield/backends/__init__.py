@@ -131,7 +131,7 @@ def select_backend(problem: RetrievalProblem, name: str = "auto") -> tuple[Backe
     for candidate in reversed(_BACKENDS.values()):
         refusal = candidate.refusal(problem)
         if refusal is None:
-            reason = "; ".join(refusals) or "the first choice applies"
+            reason = f"the first that applies ({'; '.join(refusals)})" if refusals else "the first choice applies"
             return candidate, reason
         refusals.append(f"{candidate.name}: {refusal}")
     raise RuntimeError(f"no backend serves this call: {'; '.join(refusals)}.")  # `reference` never refuses
@@ -139,8 +139,8 @@ def select_backend(problem: RetrievalProblem, name: str = "auto") -> tuple[Backe
 
 # They register themselves and need the names above. The order is that of `"auto"`, from the last to the first.
 from . import reference  # noqa: E402, I001
-from . import adasplash  # noqa: E402
 from . import blocked  # noqa: E402
+from . import adasplash  # noqa: E402
 from . import native  # noqa: E402
 from . import dense  # noqa: E402
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import Backend, RetrievalProblem, RetrievalResult, register_backend
+from .steps import last_state
 
 
 _WIDTHS = (16, 32, 64, 128, 256)  # head dimensions the kernels are written for
@@ -57,14 +58,7 @@ def _attend(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tensor
 
 def run(problem: RetrievalProblem) -> RetrievalResult:
     """Compute `problem` on the GPU; see `RetrievalProblem` for what each field means."""
-    state, active = problem.query, None
-    for _ in range(problem.steps - 1):
-        new = _attend(problem, state, problem.key, problem.key)
-        moved = (new - state).detach().float().norm(dim=-1, keepdim=True)
-        state = new if active is None else torch.where(active, new, state)
-        if problem.tolerance:
-            still = ~(moved < problem.tolerance)
-            active = still if active is None else active & still
+    state = last_state(problem, problem.query, lambda state: _attend(problem, state, problem.key, problem.key))
     return RetrievalResult(_attend(problem, state, problem.key, problem.value).to(problem.value.dtype))
 
 

@@ -14,6 +14,7 @@ The two passes are custom operators, so that torch.compile and torch.export see 
 """
 
 import contextlib
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -24,6 +25,9 @@ from .blocks import Block, Scores, find_shift, origin_of, powers, solve_sparse
 from .compressed import products, weighted_sums
 from .directness import is_direct
 from .few import is_few, read_few
+from .operators import register_operator
+from .reference import blanked
+from .steps import last_state
 
 
 # Entries of a piece of a dense block: several temporaries of this size share the cache.
@@ -62,37 +66,25 @@ def _cut(setting: float | Tensor | None, piece: tuple[slice, slice]) -> float | 
     return setting[piece] if isinstance(setting, Tensor) else setting
 
 
-def _forward_blocks(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scaling: float,
-    factor: float,
-    beta: Tensor | None,
-    alpha: Tensor | None,
-    alpha_value: float,
-    mask: Tensor | None,
-    bias: Tensor | None,
-    sinks: Tensor | None,
-    is_causal: bool,
-    window: int,
-    softcap: float,
-    dropout: float,
-    seed: Tensor | None,
-    keep: bool,
+def _forward_once(
+    query: Tensor, key: Tensor, value: Tensor, settings: Sequence, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """
     One step of retrieval.
+
+    Args:
+        query, key, value (`torch.Tensor`): As in `RetrievalProblem`.
+        settings (`Sequence`): The arguments of the operators from `scaling` on.
+        keep (`bool`): Whether there may be a backward pass.
 
     Returns:
         Output, and what the backward pass needs if `keep`: row numbers, positions in the table of all keys, and weights
         of the supports, block by block; for every query the size of its support (-1: dense); for every query origin,
         shift and weight of the sink.
     """
+    *of_scores, dropout, seed = settings
     with _plain_precision(query.device.type):
-        scores = Scores(
-            query, key, scaling, factor, beta, alpha, alpha_value, mask, bias, sinks, is_causal, window, softcap
-        )
+        scores = Scores(query, key, *of_scores)
         value_table = value.to(scores.dtype).contiguous()
         shape = (scores.batch, scores.heads, scores.groups, scores.queries)
         output = value_table.new_zeros(*shape, value.shape[3])
@@ -138,7 +130,13 @@ def _forward_blocks(
         return output.flatten(1, 2).to(value.dtype), rows, columns, weights, counts, solution
 
 
-_forward = torch.library.custom_op("hf_sparse_hopfield::blocked_forward", _forward_blocks, mutates_args=())
+def _forward_blocks(query: Tensor, key: Tensor, value: Tensor, *rest) -> tuple[Tensor, ...]:
+    *settings, keep = rest
+    result = _forward_once(query, key, value, settings, keep)
+    mask = settings[_MASK]
+    if mask is not None and not result[0].isfinite().all():  # by what nobody may attend to, perhaps
+        result = _forward_once(query, blanked(key, mask), blanked(value, mask), settings, keep)
+    return result
 
 
 def _dense_forward(
@@ -180,9 +178,9 @@ def _dense_forward(
     return result, solution
 
 
-@_forward.register_fake
-def _(query, key, value, *settings):
-    size = torch.library.get_ctx().new_dynamic_size() if settings[-1] else 0
+def _forward_fake(query: Tensor, key: Tensor, value: Tensor, *rest) -> tuple[Tensor, ...]:
+    keep = rest[-1]
+    size = torch.library.get_ctx().new_dynamic_size() if keep else 0
     compute = torch.promote_types(query.dtype, torch.float32)
     batch, heads, queries, _ = query.shape
     return (
@@ -191,7 +189,7 @@ def _(query, key, value, *settings):
         query.new_empty(size, dtype=torch.int32),
         query.new_empty(size, dtype=compute),
         query.new_empty(batch, heads, queries, 1, dtype=torch.int32),
-        query.new_empty(batch, heads, queries, 3 if settings[-1] else 0, dtype=compute),
+        query.new_empty(batch, heads, queries, 3 if keep else 0, dtype=compute),
     )
 
 
@@ -387,37 +385,22 @@ def _sparse_backward(
             sums.add_stored(name, weighted_sums(rows, vectors, counts, terms.index_select(0, order)))
 
 
-@torch.library.custom_op("hf_sparse_hopfield::blocked_backward", mutates_args=())
-def _backward(
+def _backward_once(
     grad: Tensor,
-    rows: Tensor,
-    columns: Tensor,
-    weights: Tensor,
+    support: tuple[Tensor, Tensor, Tensor],
     counts: Tensor,
     solution: Tensor,
     needs: list[bool],
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    scaling: float,
-    factor: float,
-    beta: Tensor | None,
-    alpha: Tensor | None,
-    alpha_value: float,
-    mask: Tensor | None,
-    bias: Tensor | None,
-    sinks: Tensor | None,
-    is_causal: bool,
-    window: int,
-    softcap: float,
-    dropout: float,
-    seed: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    settings: Sequence,
+) -> tuple[Tensor, ...]:
     """Gradients of query, key, value, beta, alpha, bias and sinks; empty where `needs` does not ask for one."""
+    *of_scores, dropout, seed = settings
+    _, _, beta, alpha, _, _, bias, sinks, *_, softcap = of_scores
     with _plain_precision(query.device.type):
-        scores = Scores(
-            query, key, scaling, factor, beta, alpha, alpha_value, mask, bias, sinks, is_causal, window, softcap
-        )
+        scores = Scores(query, key, *of_scores)
         value_table = value.to(scores.dtype).contiguous()
         grad, solution, counts = scores.grouped(grad), scores.grouped(solution), scores.grouped(counts, torch.int32)
         sums = _Gradients(scores, value, scores.bias, needs)
@@ -435,7 +418,6 @@ def _backward(
                     scratch = value_table.new_empty(max(scores.entries(block) for block in blocks))
                 _dense_backward(scores, block, scratch, solution, grad, value_table, sums, dropout, number, index)
         if sparse:
-            support = (rows, columns, weights)
             _sparse_backward(scores, sparse, support, solution, grad, value_table, sums, dropout, number)
         if sums.beta is not None and not softcap:
             sums.beta = (sums.query * scores.query).sum(-1, keepdim=True) / scores.beta
@@ -450,73 +432,66 @@ def _backward(
         )
 
 
-@_backward.register_fake
-def _(
-    grad,
-    rows,
-    columns,
-    weights,
-    counts,
-    solution,
-    needs,
-    query,
-    key,
-    value,
-    scaling,
-    factor,
-    beta,
-    alpha,
-    alpha_value,
-    mask,
-    bias,
-    sinks,
-    *settings,
-):
-    inputs = (query, key, value, beta, alpha, bias, sinks)
+def _backward_blocks(grad: Tensor, *rest) -> tuple[Tensor, ...]:
+    rows, columns, weights, counts, solution, needs, query, key, value, *settings = rest
+    kept = ((rows, columns, weights), counts, solution, needs)
+    results = _backward_once(grad, *kept, query, key, value, settings)
+    mask = settings[_MASK]  # as in the forward pass
+    if mask is not None and not all(result.isfinite().all() for result in results):
+        results = _backward_once(grad, *kept, query, blanked(key, mask), blanked(value, mask), settings)
+    return results
+
+
+def _backward_fake(grad: Tensor, *rest) -> tuple[Tensor, ...]:
+    _, _, _, _, _, needs, query, key, value, *settings = rest
+    inputs = (query, key, value, *(settings[place] for place in _DIFFERENTIABLE))
     return tuple(
         tensor.new_empty(tensor.shape) if needed else query.new_empty(0)
         for tensor, needed in zip(inputs, needs, strict=True)
     )
 
 
-def _save(ctx, inputs, output):
-    query, key, value, scaling, factor, beta, alpha, alpha_value, mask, bias, sinks, *options, seed, _ = inputs
-    ctx.save_for_backward(*output[1:], query, key, value, beta, alpha, mask, bias, sinks, seed)
-    ctx.settings = (scaling, factor, alpha_value, options)
+def _save(ctx, inputs: tuple, output: tuple) -> None:
+    query, key, value, *settings, keep = inputs
+    tensors = [setting if isinstance(setting, Tensor) else None for setting in settings]
+    ctx.save_for_backward(*output[1:], query, key, value, *tensors)
+    ctx.settings = [None if isinstance(setting, Tensor) else setting for setting in settings]
+    ctx.keep = keep
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(ctx, grad, *unused):
-    *support, query, key, value, beta, alpha, mask, bias, sinks, seed = ctx.saved_tensors
-    scaling, factor, alpha_value, options = ctx.settings
+def _differentiate(ctx, grad: Tensor | None, *unused) -> tuple:
     grads: list[Tensor | None] = [None] * len(ctx.needs_input_grad)
-    if grad is not None:
-        places = (0, 1, 2, 5, 6, 9, 10)  # of query, key, value, beta, alpha, bias and sinks among the inputs
-        needs = [ctx.needs_input_grad[place] for place in places]
-        results = _backward(
-            grad,
-            *support,
-            needs,
-            query,
-            key,
-            value,
-            scaling,
-            factor,
-            beta,
-            alpha,
-            alpha_value,
-            mask,
-            bias,
-            sinks,
-            *options,
-            seed,
-        )
-        for place, needed, result in zip(places, needs, results, strict=True):
-            grads[place] = result if needed else None
+    if grad is None:
+        return tuple(grads)
+    rows, columns, weights, counts, solution, query, key, value, *tensors = ctx.saved_tensors
+    settings = [b if a is None else a for a, b in zip(tensors, ctx.settings, strict=True)]
+    kept = (rows, columns, weights, counts, solution)
+    if not ctx.keep:  # recorded where no gradient was foreseen, such as by torch.export under no_grad
+        kept = _operators.blocked_forward(query, key, value, *settings, True)[1:]
+    places = (0, 1, 2, *(3 + place for place in _DIFFERENTIABLE))
+    needs = [ctx.needs_input_grad[place] for place in places]
+    results = _operators.blocked_backward(grad, *kept, needs, query, key, value, *settings)
+    for place, needed, result in zip(places, needs, results, strict=True):
+        grads[place] = result if needed else None
     return tuple(grads)
 
 
-_forward.register_autograd(_differentiate, setup_context=_save)
+_ARGUMENTS = (
+    "Tensor query, Tensor key, Tensor value, float scaling, float factor, Tensor? beta, Tensor? alpha, float alpha_value, "
+    "Tensor? mask, Tensor? bias, Tensor? sinks, bool is_causal, int window, float softcap, float dropout, Tensor? seed"
+)
+# Places among these, from `scaling` on: of beta, alpha, bias and sinks, and of the mask.
+_DIFFERENTIABLE, _MASK = (2, 3, 6, 7), 5
+_LIBRARY = torch.library.Library("hf_sparse_hopfield", "FRAGMENT")
+_LIBRARY.define(f"blocked_forward({_ARGUMENTS}, bool keep) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
+_LIBRARY.define(
+    "blocked_backward(Tensor grad, Tensor rows, Tensor columns, Tensor weights, Tensor counts, Tensor solution, "
+    f"bool[] needs, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+register_operator(_LIBRARY, "blocked_forward", _forward_blocks, _forward_fake, _differentiate, _save)
+register_operator(_LIBRARY, "blocked_backward", _backward_blocks, _backward_fake)
+_operators = torch.ops.hf_sparse_hopfield
 
 
 def _step(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
@@ -537,7 +512,7 @@ def _step(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tensor, 
     # Drawn outside of the operator: it follows torch's generator, also when a checkpoint is computed again.
     seed = torch.randint(1 << 40, (), device=state.device) if dropout else None
     keep = not direct and torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
-    forward = _forward_blocks if direct else _forward
+    forward = _forward_blocks if direct else _operators.blocked_forward
     return forward(
         state,
         key,
@@ -565,14 +540,7 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
     if problem.steps > 1:
         compute = torch.promote_types(state.dtype, torch.float32)  # states between the steps are not rounded
         state, key, value = state.to(compute), key.to(compute), value.to(compute)
-    active = None
-    for _ in range(problem.steps - 1):
-        new = _step(problem, state, key, key, 0.0)
-        moved = (new - state).detach().norm(dim=-1, keepdim=True)
-        state = new if active is None else torch.where(active, new, state)
-        if problem.tolerance:
-            still = ~(moved < problem.tolerance)
-            active = still if active is None else active & still
+    state = last_state(problem, state, lambda state: _step(problem, state, key, key, 0.0))
     return RetrievalResult(_step(problem, state, key, value, problem.dropout).to(problem.value.dtype))
 
 
@@ -580,6 +548,8 @@ def refusal(problem: RetrievalProblem) -> str | None:
     """Why this backend cannot serve `problem`; `None` if it can."""
     if problem.return_weights or problem.return_trace:
         return "it keeps no weights, states or energies"
+    if 0 in (problem.query.shape[3], problem.value.shape[3]):
+        return "there is nothing to multiply"
     batch, heads, queries, _ = problem.query.shape
     if max(batch * heads * queries, batch * heads * problem.key.shape[2]) > 2**31 - 1:
         return "its indices have 32 bits, too few for so many queries or keys"

@@ -67,7 +67,7 @@ def powers(z: Tensor, t: Tensor, eps: float | Tensor, slopes: bool = True) -> tu
         slopes (`bool`, *optional*, defaults to `True`): Whether the slopes are needed.
     """
     if not isinstance(eps, float):
-        return _powers(z - t, eps)
+        return _powers((z - t).clamp_min_(torch.finfo(z.dtype).min), eps)  # eps may be 0, and 0 times -inf is NaN
     if eps == 0.0:
         p = (z - t).exp_()
         return p, p
@@ -441,7 +441,7 @@ class Scores:
             scratch (`torch.Tensor`, *optional*): Memory that may be written to.
 
         Returns:
-            `torch.Tensor` of shape `(kv heads, groups * queries, block.stop - block.first)`; not contiguous nowhere.
+            `torch.Tensor` of shape `(kv heads, groups * queries, block.stop - block.first)`, contiguous.
         """
         query = self.scaled_query(block)
         key = self.stored(self.padded_key, block)

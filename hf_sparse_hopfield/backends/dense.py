@@ -6,10 +6,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import Backend, RetrievalProblem, RetrievalResult, register_backend
-from .reference import visible
+from .reference import blanked, visible
+from .steps import last_state
 
 
-def _mask(problem: RetrievalProblem) -> tuple[Tensor | None, Tensor | None]:
+# A mask of queries x keys that nobody gave us may have so many entries: beyond them, memory grows only with the length.
+_MASK_ENTRIES = 1 << 18
+
+
+def _mask(problem: RetrievalProblem, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
     """
     The mask in the form torch takes, and which rows have nothing to attend to.
 
@@ -25,23 +30,33 @@ def _mask(problem: RetrievalProblem) -> tuple[Tensor | None, Tensor | None]:
     allowed = allowed | empty
     if bias is None:
         return allowed, empty
-    return bias.masked_fill(~finite, 0).to(problem.query.dtype).masked_fill(~allowed, -torch.inf), empty
+    return bias.masked_fill(~finite, 0).to(dtype).masked_fill(~allowed, -torch.inf), empty
+
+
+def _is_plainly_causal(problem: RetrievalProblem) -> bool:
+    """Whether torch's own causal mask says it all: it is aligned top left, the same for a square and for one query."""
+    (queries, keys), others = (problem.query.shape[2], problem.key.shape[2]), (problem.mask, problem.bias)
+    return problem.is_causal and problem.sliding_window is None and others == (None, None) and queries in (1, keys)
 
 
 def run(problem: RetrievalProblem) -> RetrievalResult:
     """Softmax attention; see `RetrievalProblem` for what each field means."""
-    state, key, value = problem.query, problem.key, problem.value
-    queries, keys = state.shape[2], key.shape[2]
-    if problem.steps > 1:
-        compute = torch.promote_types(state.dtype, torch.float32)  # states between the steps are not rounded
-        state, key, value = state.to(compute), key.to(compute), value.to(compute)
-    plain_causal = (
-        problem.is_causal and problem.sliding_window is None and problem.mask is None and problem.bias is None
-    )
-    # Torch aligns its own causal mask top left: the same for a square, and nothing is hidden from a single query.
-    mask, empty = (None, None) if plain_causal and queries in (1, keys) else _mask(problem)
+    with torch.autocast(problem.query.device.type, enabled=False):  # it would round float32
+        return _run(problem)
 
-    def read(state: Tensor, stored: Tensor, dropout: float) -> Tensor:
+
+def _run(problem: RetrievalProblem) -> RetrievalResult:
+    state, key, value = problem.query, problem.key, problem.value
+    if problem.steps > 1 or problem.bias is not None or isinstance(problem.beta, Tensor):
+        # what torch does not do inside of its own kernel is not rounded to half precision
+        compute = torch.promote_types(state.dtype, torch.float32)
+        state, key, value = state.to(compute), key.to(compute), value.to(compute)
+    if problem.mask is not None:
+        key, value = blanked(key, problem.mask), blanked(value, problem.mask)
+    plainly_causal = _is_plainly_causal(problem)
+    mask, empty = (None, None) if plainly_causal else _mask(problem, state.dtype)
+
+    def read(state: Tensor, stored: Tensor, dropout: float = 0.0) -> Tensor:
         scale = problem.scaling
         if isinstance(problem.beta, Tensor):
             state = state * problem.beta.to(state.dtype)
@@ -51,22 +66,15 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
             state,
             key,
             stored,
-            attn_mask=mask if mask is None or mask.dtype == torch.bool else mask.to(state.dtype),
+            attn_mask=mask,
             dropout_p=dropout,
-            is_causal=plain_causal and queries == keys,
+            is_causal=plainly_causal and state.shape[2] > 1,
             scale=scale,
             enable_gqa=state.shape[1] != key.shape[1],
         )
         return output if empty is None else output.masked_fill(empty, 0)
 
-    active = None
-    for _ in range(problem.steps - 1):
-        new = read(state, key, 0.0)
-        moved = (new - state).detach().norm(dim=-1, keepdim=True)
-        state = new if active is None else torch.where(active, new, state)
-        if problem.tolerance:
-            still = ~(moved < problem.tolerance)
-            active = still if active is None else active & still
+    state = last_state(problem, state, lambda state: read(state, key))
     return RetrievalResult(read(state, value, problem.dropout).to(problem.value.dtype))
 
 
@@ -80,10 +88,16 @@ def refusal(problem: RetrievalProblem) -> str | None:
         return "torch's attention has no softcap"
     if problem.sinks is not None:
         return "torch's attention has no sinks"
-    if problem.dropout == 1.0:
-        return "torch's attention cannot drop every weight"
+    if problem.dropout == 1.0 or (problem.dropout and problem.query.device.type == "cpu"):
+        return "torch's attention cannot drop every weight, and on the CPU it forms all of them to drop any"
     if 0 in (*problem.query.shape, *problem.value.shape):
         return "there is nothing to attend to"
+    if (
+        problem.is_causal
+        and not _is_plainly_causal(problem)
+        and problem.query.shape[2] * problem.key.shape[2] > _MASK_ENTRIES
+    ):
+        return "torch's attention would need a mask of all queries and keys"
     return None
 
 

@@ -35,6 +35,8 @@ def is_direct(*tensors: float | Tensor | None) -> bool:
         return False
     watched = torch.is_grad_enabled()
     for tensor in tensors:
-        if isinstance(tensor, Tensor) and (type(tensor) not in _PLAIN_TYPES or (watched and tensor.requires_grad)):
+        if not isinstance(tensor, Tensor):
+            continue
+        if type(tensor) not in _PLAIN_TYPES or tensor.is_meta or (watched and tensor.requires_grad):
             return False
     return True

@@ -33,14 +33,14 @@ def small_blocks(monkeypatch):
 
 def is_sparse(problem: RetrievalProblem) -> torch.Tensor:
     """Which rows went the sparse way."""
-    counts, original = [], blocked._forward
+    counts, original = [], blocked._forward_once
 
     def spy(*arguments):
         result = original(*arguments)
         counts.append(result[4] >= 0)
         return result
 
-    with mock.patch.object(blocked, "_forward", spy):
+    with mock.patch.object(blocked, "_forward_once", spy):
         blocked.run(problem)
     return counts[-1]
 
@@ -247,12 +247,11 @@ class Largest(TorchDispatchMode):
 def test_no_square_tensor(sharpness):
     case = Case(kv_heads=2, queries=512, keys=512, head_dim=8, value_dim=8, sharpness=sharpness, is_causal=True)
     problem, _ = case.problem(torch.float32)
-    forward, backward = blocked._forward._init_fn, blocked._backward._init_fn
     settings_ = (problem.scaling, 1.0, None, None, 2.0, None, None, None, True, 0, 0.0, 0.0, None)
     tensors = [tensor.detach() for tensor in (problem.query, problem.key, problem.value)]
     with Largest() as largest, torch.no_grad():
-        output, *support = forward(*tensors, *settings_, True)
-        backward(torch.ones_like(output), *support, [True] * 3 + [False] * 4, *tensors, *settings_)
+        output, *support = blocked._forward_blocks(*tensors, *settings_, True)
+        blocked._backward_blocks(torch.ones_like(output), *support, [True] * 3 + [False] * 4, *tensors, *settings_)
     assert largest.size < 512 * 512 // 4
 
 
@@ -279,7 +278,8 @@ class TestTorch:
     def test_operator_check(self):
         problem, _ = Case(queries=5, keys=140, sharpness=9.0).problem(torch.float32)
         settings_ = (problem.scaling, 1.0, None, None, 1.5, None, None, None, True, 0, 0.0, 0.0, None)
-        torch.library.opcheck(blocked._forward, (problem.query, problem.key, problem.value, *settings_, True))
+        operator = torch.ops.hf_sparse_hopfield.blocked_forward.default
+        torch.library.opcheck(operator, (problem.query, problem.key, problem.value, *settings_, True))
 
     @pytest.mark.parametrize("dynamic", [False, True])
     def test_compile(self, dynamic):

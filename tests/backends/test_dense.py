@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 
-from hf_sparse_hopfield.backends import dense
+from hf_sparse_hopfield.backends import dense, reference
 
 from .cases import Case, cases, check, evaluate
 
@@ -68,6 +68,22 @@ def test_dropout_mean_is_the_output():
     torch.manual_seed(0)
     mean = sum(dense.run(dataclasses.replace(problem, dropout=0.5)).output for _ in range(600)) / 600
     assert (mean - dense.run(problem).output).abs().max() < 0.25
+
+
+def test_memory_grows_with_the_length_only():
+    problem, _ = Case(queries=1024, keys=1031, alpha=1.0, is_causal=True).problem(torch.float32)
+    assert "mask of all queries and keys" in dense.refusal(problem)
+    assert "forms all of them" in dense.refusal(dataclasses.replace(problem, is_causal=False, dropout=0.1))
+
+
+@pytest.mark.parametrize("options", [{"steps": 3}, {"bias": "full"}, {"beta": "head"}, {}])
+def test_float32_inside(options):
+    problem, _ = Case(queries=20, keys=20, alpha=1.0, sharpness=3.0, **options).problem(torch.float32)
+    expected = reference.run(problem).output
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(dense.run(problem).output, expected, rtol=1e-4, atol=1e-4)
+    half, _ = Case(queries=20, keys=20, alpha=1.0, sharpness=3.0, **options).problem(torch.bfloat16)
+    torch.testing.assert_close(dense.run(half).output, reference.run(half).output, rtol=1e-2, atol=1e-2)
 
 
 def test_gradcheck():

@@ -355,7 +355,7 @@ def test_a_new_backend_is_chosen_when_it_applies(monkeypatch):
     )
     assert retrieve(query, key, value) is value
     assert retrieve(query, key, value, steps=2) is query
-    assert explain_backend(query, key, value, steps=2) == "always: picky: steps > 1"
+    assert explain_backend(query, key, value, steps=2) == "always: the first that applies (picky: steps > 1)"
     with pytest.raises(ValueError, match="'picky' cannot serve.*steps > 1"):
         retrieve(query, key, value, steps=2, backend="picky")
     assert select_backend(canonical(RetrievalProblem(query, key, value)))[0].name == "picky"

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from .. import Backend, RetrievalProblem, RetrievalResult, register_backend
 from ..directness import is_direct
+from ..steps import last_state
 from . import library, ops  # noqa: F401  (registers the operators)
 
 
@@ -28,10 +29,6 @@ def refusal(problem: RetrievalProblem) -> str | None:
         return "it never forms all weights or a trace"
     if problem.softcap is not None:
         return "it has no softcap"
-    for setting in (problem.alpha, problem.beta, problem.bias, problem.sinks):
-        is_double = isinstance(setting, Tensor) and setting.dtype == torch.float64
-        if is_double and query.dtype != torch.float64:
-            return f"it computes {query.dtype} in float32, and alpha, beta, bias or sinks are float64"
     longest = max(query.shape[2], key.shape[2])
     if longest > _MAX_INDEX:
         return f"{longest} positions do not fit its 32-bit indices"
@@ -51,7 +48,7 @@ def _setting(setting: float | Tensor | None, compute: torch.dtype) -> tuple[Tens
 
 def run(problem: RetrievalProblem) -> RetrievalResult:
     """Compute `problem` with the compiled core; see `RetrievalProblem` for what each field means."""
-    query, mask, bias, sinks, tolerance = problem.query, problem.mask, problem.bias, problem.sinks, problem.tolerance
+    query, mask, bias, sinks = problem.query, problem.mask, problem.bias, problem.sinks
     dtype = query.dtype
     compute = torch.float64 if dtype == torch.float64 else torch.float32
     state, key, value = (_vectors(tensor, compute) for tensor in (query, problem.key, problem.value))
@@ -70,15 +67,7 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
         inputs = (state, key, stored, beta, alpha, mask, bias, sinks, seed, *fixed, dropout)
         return ops.read_out(*inputs) if direct else torch.ops.hf_sparse_hopfield.native_forward(*inputs, keep)[0]
 
-    active = None
-    for _ in range(problem.steps - 1):
-        new = read(state, key)
-        if tolerance > 0:
-            moving = (new - state).detach().norm(dim=-1, keepdim=True) >= tolerance
-            state = new if active is None else torch.where(active, new, state)
-            active = moving if active is None else active & moving
-        else:
-            state = new
+    state = last_state(problem, state, lambda state: read(state, key))
     output = read(state, value, problem.dropout)
     return RetrievalResult(output if output.dtype == dtype else output.to(dtype))
 

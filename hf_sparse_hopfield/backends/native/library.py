@@ -42,7 +42,7 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
     candidates = sorted(Path(__file__).parent.glob("_core*"))
     if override is not None:
         candidates = [Path(override)]
-    reason = "no C++ compiler was found when the package was installed"
+    reason = "when the package was installed, there was no C++ compiler that could build it"
     for path in candidates:
         if path.suffix not in (".so", ".pyd", ".dylib"):
             continue
@@ -74,7 +74,7 @@ def limit_level(level: int) -> str:
 
 def kept_per_row(keys: int) -> int:
     """Entries of the support that a row has room for."""
-    return min(_KEPT_PER_ROW, keys)
+    return torch.sym_min(_KEPT_PER_ROW, keys)  # of a length that torch.export leaves open, too
 
 
 def _vectors(tensor: torch.Tensor) -> tuple[int, ...]:

@@ -9,6 +9,8 @@ front: pages that no row needs are never touched, and rows that do not fit are c
 import torch
 from torch import Tensor
 
+from ..operators import register_operator
+from ..reference import blanked
 from .library import BLOCK_ROWS, ROW_STATE, WORDS, call_backward, call_forward, kept_per_row
 
 
@@ -16,6 +18,7 @@ _ARGUMENTS = (
     "Tensor query, Tensor key, Tensor value, Tensor? beta, Tensor? alpha, Tensor? mask, Tensor? bias, Tensor? sinks, "
     "Tensor? seed, float scaling, float beta_value, float alpha_value, bool is_causal, int sliding_window, float dropout"
 )
+_MASK = 2  # its place among these, from `beta` on
 _LIBRARY = torch.library.Library("hf_sparse_hopfield", "FRAGMENT")
 _LIBRARY.define(f"native_forward({_ARGUMENTS}, bool keep) -> (Tensor, Tensor, Tensor)")
 _LIBRARY.define(
@@ -71,7 +74,11 @@ def read_out(
         if states is not None:
             states.zero_()
         return output.zero_()
-    call_forward(output, states, support, _rows(query), _rows(key), _rows(value), *settings)
+    query, key, value = _rows(query), _rows(key), _rows(value)
+    call_forward(output, states, support, query, key, value, *settings)
+    mask = settings[_MASK]
+    if mask is not None and not output.isfinite().all():  # by what nobody may attend to, perhaps
+        call_forward(output, states, support, query, blanked(key, mask), blanked(value, mask), *settings)
     return output
 
 
@@ -92,7 +99,12 @@ def _backward(gradient: Tensor, states: Tensor, support: Tensor, query: Tensor, 
     targets = [t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.new_empty(t.shape) for t in results[:3]]
     asked = (result if is_wanted else None for result, is_wanted in zip(results[3:], wanted, strict=True))
     written = (states, support, _rows(gradient), *targets, *asked)
-    call_backward(written, _rows(query), _rows(key), _rows(value), *settings)
+    query, key, value, mask = _rows(query), _rows(key), _rows(value), settings[_MASK]
+    call_backward(written, query, key, value, *settings)
+    if mask is not None and not targets[0].isfinite().all():
+        for result in results[3:]:
+            result.zero_()
+        call_backward(written, query, blanked(key, mask), blanked(value, mask), *settings)
     for result, target in zip(results, targets, strict=False):
         if result is not target:
             result.copy_(target)
@@ -110,7 +122,7 @@ def _backward_fake(
 
 
 def _save(ctx, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> None:
-    tensors, settings = inputs[:9], inputs[9:-1]
+    tensors, settings, ctx.keep = inputs[:9], inputs[9:-1], inputs[-1]
     ctx.save_for_backward(*tensors, *output[1:])
     ctx.settings = settings
     ctx.set_materialize_grads(False)
@@ -120,6 +132,8 @@ def _differentiate(ctx, gradient: Tensor | None, _states: None, _support: None) 
     if gradient is None:
         return (None,) * 16
     *tensors, states, support = ctx.saved_tensors
+    if not ctx.keep:  # recorded where no gradient was foreseen, such as by torch.export under no_grad
+        states, support = torch.ops.hf_sparse_hopfield.native_forward(*tensors, *ctx.settings, True)[1:]
     query, _, _, beta, alpha, *_ = tensors
     _, _, _, want_beta, want_alpha, _, want_bias, want_sinks, *_ = ctx.needs_input_grad
     wanted = [want_beta, want_alpha, want_bias, want_sinks]
@@ -141,10 +155,5 @@ def _differentiate(ctx, gradient: Tensor | None, _states: None, _support: None) 
     )
 
 
-_LIBRARY.impl("native_forward", _forward, "CPU")
-_LIBRARY.impl("native_backward", _backward, "CPU")
-torch.library.register_fake("hf_sparse_hopfield::native_forward", _forward_fake, lib=_LIBRARY)
-torch.library.register_fake("hf_sparse_hopfield::native_backward", _backward_fake, lib=_LIBRARY)
-torch.library.register_autograd(
-    "hf_sparse_hopfield::native_forward", _differentiate, setup_context=_save, lib=_LIBRARY
-)
+register_operator(_LIBRARY, "native_forward", _forward, _forward_fake, _differentiate, _save, "CPU")
+register_operator(_LIBRARY, "native_backward", _backward, _backward_fake, device="CPU")

@@ -88,7 +88,7 @@ static inline Real newton_step(const Family &family, Real sum, Real slope) {
   }
 }
 
-// One pass over `count` vectors: S and W at t. Every vector counts `weight` times.
+// One pass over `count` vectors: S and W at t.
 template <Kind kind>
 static inline void sums_at(const Family &family, const Real *scores, int64_t count, int64_t stride, Real maximum,
                            Real t, Real &sum, Real &slope) {

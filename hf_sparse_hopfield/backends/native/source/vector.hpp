@@ -105,7 +105,7 @@ static inline uint32_t above(Vector value, Vector bound) {
 #endif
 }
 
-// The first `count` (< lanes) elements of a vector; the rest reads as zero and is not written.
+// The first `count` (<= lanes) elements of a vector; the rest reads as zero and is not written.
 static inline Vector load_some(const Real *source, int count) {
 #if defined(HOPFIELD_AVX512)
   return (Vector)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), source);
