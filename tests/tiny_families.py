@@ -7,10 +7,13 @@ Sizes are recognised by the names of the configuration's entries; `OVERRIDES` ha
 import re
 from typing import Any
 
+import torch
 import transformers
 from transformers import PreTrainedConfig
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from .tiny_models import sharpened
 
 
 WIDTH, HEADS, GROUPS, LAYERS, VOCABULARY, IMAGE, PATCH = 32, 4, 2, 2, 120, 32, 8
@@ -214,3 +217,11 @@ def family_config(model_type: str) -> PreTrainedConfig:
         config.pop(key, None)
     changes = {key: value for key, value in changes.items() if not key.startswith("_")}
     return config_class(**merged(shrink(config), changes))
+
+
+def tiny_family(model_type: str, seed: int = 0, **changes: Any) -> transformers.PreTrainedModel:
+    """A tiny dense model of a model type, in evaluation mode, with `changes` of its configuration."""
+    torch.manual_seed(seed)
+    config = family_config(model_type)
+    config.update(changes)
+    return sharpened(model_class_of(model_type)._from_config(config), 4.0).eval()

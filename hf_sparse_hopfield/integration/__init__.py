@@ -14,7 +14,8 @@ their softmax themselves) -> `retrieve()`.
 - `auto.py`: the model type `sparse_hopfield`, for any family on demand
 - `convert.py`: `to_sparse_hopfield`, `to_dense`
 - `calibration.py`: `calibrate`, with `observation.py` (looking on while attention modules retrieve), `head_search.py`
-  (beta and alpha of every head) and `refinement.py` (all of them together, against the dense model)
+  (beta and alpha of every head), `refinement.py` (all of them together, against the dense model) and `resumption.py` (a
+  file from which an interrupted calibration goes on)
 - `checkpoints.py`: from disk to disk, written beside, renamed and verified
 - `cards.py`: model cards; `hub.py`: pushing, also behind `push_to_hub` of models and of the Trainer
 - `inputs.py`: inputs to try a model on

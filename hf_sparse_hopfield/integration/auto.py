@@ -257,6 +257,9 @@ class ClassChange:
         # A part of the model may have a copy of the configuration (the decoder of T5): the same class, changed alike.
         if type(changed) is self.old_config_class:
             changed.__class__ = self.config_class
+            # A configuration that was loaded also carries its type itself. The old one would have transformers save the
+            # weights under the names of the original checkpoints, which it does not read under the new type.
+            vars(changed).pop("model_type", None)
             if hasattr(self.config_class, "base_config_class"):
                 _mark(changed)
             else:

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`calibrate`: beta (and alpha) of every head, chosen so that a sparse model does what the dense model did."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -9,24 +10,38 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from tqdm.auto import tqdm
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
+from transformers.utils import logging
 
-from ..configuration import SparseHopfieldConfig, layer_matches
 from .convert import to_sparse_hopfield
-from .head_search import OBJECTIVES, HeadSearch, number_or_list
-from .observation import Setting, observed
-from .refinement import Batch, Refiner, compare_with_dense, evaluating, on_device, refine
-from .settings import ATTENTION_NAME, LayerRetrieval, Site, attention_sites, bind, is_bound, number_of_heads
+from .head_search import Choice, HeadSearch, SearchOptions
+from .observation import Observer, Setting, observed
+from .refinement import Batch, Refiner, compare_with_dense, evaluating, mean_loss, on_device, refine
+from .resumption import Record, weights_fingerprint
+from .settings import (
+    ATTENTION_NAME,
+    LayerRetrieval,
+    Site,
+    apply_settings,
+    attention_sites,
+    is_bound,
+    number_of_heads,
+    shortened,
+)
 
+
+logger = logging.get_logger(__name__)
 
 # The alphas that a search per head looks at; between them it interpolates. alpha = 1 needs no look: it is the dense head.
 _SEARCHED_ALPHAS = (1.25, 1.5, 1.75, 2.0)
 _BISECTIONS = 5
+_SMALLEST_ERROR = 1e-4
+# A head misses its target support if it is off by more than this share of it.
+_SUPPORT_TOLERANCE = 0.25
 
 
 @dataclass
@@ -39,9 +54,11 @@ class CalibrationReport:
         batches (`int`): How many batches were looked at.
         layers (`dict[str, dict[str, list[float]]]`):
             For each attention module, one number per head: `alpha`, `beta`, `error` (of the head's output, relative to its
-            energy) and `support` (share of the visible keys that get weight).
+            energy; with the objective `"kl"`, the mean divergence of a row in nats) and `support` (share of the visible
+            keys that get weight). After refining they are those of the refined settings.
         refined (`list[float]`): What refining minimised, step by step.
         budget (`dict[str, float]`): For a budget: dense and sparse loss (or divergence), and the error allowed per head.
+        warnings (`list[str]`): What was asked for and is not wholly done.
         seconds (`float`): How long it took.
     """
 
@@ -50,7 +67,13 @@ class CalibrationReport:
     layers: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     refined: list[float] = field(default_factory=list)
     budget: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+    def warn(self, message: str) -> None:
+        """Say it, and note that it was said."""
+        logger.warning(message)
+        self.warnings.append(message)
 
     def mean(self, name: str) -> float:
         """Mean over all heads of `"alpha"`, `"beta"`, `"error"` or `"support"`."""
@@ -105,7 +128,8 @@ def calibrate(
             `"support"`: the betas that give weight to the share `target_support` of the visible keys.
         target_support (`float`, *optional*): In (0, 1), for `objective="support"`.
         layerwise (`bool`, *optional*, defaults to `False`):
-            Later layers see the outputs of sparse earlier ones (with the best settings so far), not of dense ones.
+            Later layers see the outputs of sparse earlier ones (with the best settings so far), not of dense ones. A
+            budget searches alpha afterwards: until then, earlier layers keep to `max_error`.
         refine_steps (`int`, *optional*, defaults to 0):
             Afterwards, gradient steps on all betas (and searched alphas) together, one batch each. 30 are usually enough.
         refine_on (`str`, *optional*, defaults to `"auto"`):
@@ -114,19 +138,21 @@ def calibrate(
             the text itself is the labels, and the loss is the better choice: it also adapts the heads to the text.
         learning_rate (`float`, *optional*, defaults to 0.05): Of these steps.
         max_error (`float`, *optional*, defaults to 0.05):
-            For `alpha="search"`: squared error of a head's output, relative to its energy, that is allowed.
+            For `alpha="search"`: squared error of a head's output, relative to its energy, that is allowed; with
+            `objective="kl"`, the mean divergence of a row in nats.
         budget (`float`, *optional*):
             The sparsest model within this share of the dense loss (0.02 is 2 %): `max_error` is found by bisection, with
-            alpha searched. Without labels, the divergence from the dense outputs is to stay below `budget`.
+            alpha searched. Without labels, the divergence from the dense outputs is to stay below `budget`. One that even
+            nearly dense heads exceed is an error.
         rows (`int`, *optional*, defaults to 64): How many queries of a batch to look at in each attention module.
         search_batches (`int`, *optional*):
             Look at this many batches, then go on to refining, which uses all of them. Eight long ones are usually enough.
         seed (`int`, *optional*, defaults to 0): Chooses these queries.
         progress (`bool`, *optional*, defaults to `True`): Show a progress bar.
         resume_from (`str`, *optional*):
-            A file. What the search has summed up is written there after each batch, and what refining has reached after
-            each step; both are read from there at the start if it exists: an interrupted calibration with the same
-            arguments goes on where it was.
+            A file. What the search has summed up is written there after each batch, and what a budget or refining has
+            reached after each step; it is read from there at the start if it exists: an interrupted calibration of the
+            same model with the same data and arguments goes on where it was. Another one is refused.
 
     Returns:
         `tuple`: The model, and a [`CalibrationReport`].
@@ -149,17 +175,15 @@ def calibrate(
     start = time.monotonic()
     if budget is not None and alpha is None:
         alpha = "search"
+    options = SearchOptions(objective, target_support, layerwise, max_error, rows, seed)
     _check(
-        alpha,
-        objective,
-        target_support,
-        refine_steps,
-        refine_on,
-        learning_rate,
-        max_error,
-        budget,
-        rows,
-        search_batches,
+        alpha=alpha,
+        objective=objective,
+        refine_steps=refine_steps,
+        refine_on=refine_on,
+        learning_rate=learning_rate,
+        budget=budget,
+        search_batches=search_batches,
     )
     if (refine_steps or budget is not None) and iter(batches) is batches:
         raise TypeError(
@@ -173,32 +197,33 @@ def calibrate(
     search = HeadSearch(
         {site.name: _alphas(site.module.sparse_hopfield, alpha) for site in sites},
         {site.name: _has_heads(site) for site in sites},
-        objective,
-        target_support,
-        layerwise,
-        rows,
-        seed,
+        options,
     )
     report = CalibrationReport(objective)
     searched = batches if search_batches is None else _First(batches, search_batches)
-    record = _Record(resume_from, search, seed)
+    record = Record(resume_from, _identity(model, search, search_batches) if resume_from is not None else {})
     report.batches = _stream(model, searched, search, progress, record)
-    sites = [site for site in sites if site.name in search.sums]  # the others were not called
+    reached = [site.name for site in sites if site.name in search.sums]
+    _check_reached(report, [site.name for site in sites], reached)
 
     if budget is not None:
-        max_error = _bisect(model, searched, search, sites, budget, report, progress)
-    choice = _choose(search, sites, alpha, max_error)
+        report.budget = _bisect(model, searched, search, reached, budget, record, progress)
+        max_error = report.budget["max_error"]
+    choice = {name: search.choose(name, max_error) for name in reached}
+    if target_support is not None:
+        _check_support(report, choice, target_support)
     if refine_steps:
-        against = _refine_target(refine_on, batches)
-        choice = _refined(
-            model, batches, choice, alpha == "search", refine_steps, learning_rate, against, report, record, progress
-        )
-        search = search.measuring(
-            {name: _one_or_all(chosen.alpha) for name, chosen in choice.items()},
-            {name: chosen.beta for name, chosen in choice.items()},
-        )
-        _stream(model, searched, search, progress, _Record(None, search, seed))
-        choice = {name: chosen._replace(**search.expected(name)) for name, chosen in choice.items()}
+        refiner = _refiner(choice, alpha == "search")
+        _refine(model, batches, refiner, (refine_steps, learning_rate, refine_on), report, record, progress)
+        betas, alphas = refiner.result()
+        search = search.measuring(alphas, betas)
+        _stream(model, searched, search, progress, Record(None, {}))
+        choice = {name: search.choose(name) for name in reached}
+        if budget is not None:
+            outcome = _outcome(model, searched, refiner, report.budget.get("dense_loss"))
+            report.budget |= outcome
+            if not _within(outcome, budget):
+                report.warn(f"budget={budget} was kept by the search, but after refining it is exceeded: {outcome}.")
     for name, chosen in choice.items():
         heads = max(len(chosen.alpha), len(chosen.beta))
         report.layers[name] = {key: value.expand(heads).tolist() for key, value in chosen._asdict().items()}
@@ -207,84 +232,54 @@ def calibrate(
     return model, report
 
 
-def apply_settings(model: PreTrainedModel, settings: dict[str, dict[str, torch.Tensor]]) -> None:
-    """
-    Write settings of single attention modules into the configuration of a sparse model, and give them to the modules.
-
-    Args:
-        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
-        settings (`dict[str, dict[str, torch.Tensor]]`): Path of an attention module to its alpha and beta, per head.
-    """
-    sites = [site for site in attention_sites(model) if site.is_sparse]
-    updated: dict[int, SparseHopfieldConfig] = {}
-    for config in _configs_with_settings(model):
-        old = SparseHopfieldConfig.from_dict(getattr(config, ATTENTION_NAME))
-        overrides = dict(old.overrides)
-        for site in sites:
-            if site.name in settings and site.settings == old:
-                key = _shortest_name(site, sites, model)
-                values = {name: number_or_list(value.reshape(-1)) for name, value in settings[site.name].items()}
-                previous = overrides.pop(key, {})  # to the end: there it wins over patterns
-                overrides[key] = {**previous, **values}
-        updated[id(config)] = SparseHopfieldConfig.from_dict({**old, "overrides": overrides})
-    for config in _configs_with_settings(model):
-        setattr(config, ATTENTION_NAME, updated[id(config)])
-    bind(model)
-    for module in model.modules():
-        if isinstance(module, LayerRetrieval):
-            module.reset_parameters()
-
-
-def _configs_with_settings(model: PreTrainedModel) -> list[PreTrainedConfig]:
-    """Every configuration in the model that has settings; the model's own gets the defaults if none has any."""
-    configs = {id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)}
-    for config in list(configs.values()):
-        for name in config.sub_configs:
-            part = getattr(config, name, None)
-            if isinstance(part, PreTrainedConfig):
-                configs[id(part)] = part
-    found = [config for config in configs.values() if getattr(config, ATTENTION_NAME, None) is not None]
-    if not found:
-        setattr(model.config, ATTENTION_NAME, SparseHopfieldConfig())
-        found = [model.config]
-    return found
-
-
-def _shortest_name(site: Site, sites: list[Site], model: PreTrainedModel) -> str:
-    """The path of an attention module without the name of the base model, so that the base model alone finds it, too."""
-    short = site.name.removeprefix(f"{model.base_model_prefix}.")
-    matches = [other.name for other in sites if layer_matches(short, other.name)]
-    return short if matches == [site.name] else site.name
-
-
-def _check(
-    alpha, objective, target_support, refine_steps, refine_on, learning_rate, max_error, budget, rows, search_batches
-) -> None:
+def _check(*, alpha, objective, refine_steps, refine_on, learning_rate, budget, search_batches) -> None:
     if isinstance(alpha, str) and alpha != "search":
         raise ValueError(f"alpha must be a number in [1, 2], 'search' or None, got {alpha!r}.")
     if isinstance(alpha, (int, float)) and not 1 <= alpha <= 2:
         raise ValueError(f"alpha must lie in [1, 2] (1: softmax, 2: sparsemax), got {alpha}.")
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}.")
-    if (objective == "support") != (target_support is not None):
-        raise ValueError(
-            f"target_support goes with objective='support', got target_support={target_support}, objective={objective!r}."
-        )
-    if target_support is not None and not 0 < target_support < 1:
-        raise ValueError(f"target_support must lie in (0, 1), a share of the visible keys, got {target_support}.")
     if objective == "support" and alpha == "search":
         raise ValueError("alpha='search' looks for small errors; with objective='support' give alpha as a number.")
     if budget is not None and (alpha != "search" or not budget > 0):
         raise ValueError(f"budget must be positive and searches alpha itself, got budget={budget}, alpha={alpha!r}.")
     if refine_on not in ("auto", "loss", "dense"):
         raise ValueError(f"refine_on must be 'auto', 'loss' or 'dense', got {refine_on!r}.")
-    counts = [("refine_steps", refine_steps, 0), ("rows", rows, 1)]
-    for name, value, least in counts if search_batches is None else [*counts, ("search_batches", search_batches, 1)]:
+    for name, value, least in (("refine_steps", refine_steps, 0), ("search_batches", search_batches, 1)):
+        if name == "search_batches" and value is None:
+            continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-    for name, value in (("max_error", max_error), ("learning_rate", learning_rate)):
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be a positive number, got {value!r}.")
+    if not 0 < learning_rate < math.inf:
+        raise ValueError(f"learning_rate must be a positive number, got {learning_rate!r}.")
+
+
+def _identity(model: PreTrainedModel, search: HeadSearch, search_batches: int | None) -> dict[str, str]:
+    """What a search goes by. `max_error` matters to it only if other layers see what was chosen."""
+    options = dataclasses.asdict(search.options)
+    if not search.options.layerwise:
+        del options["max_error"]
+    options |= {"alpha": search.alphas, "heads": search.per_head, "search_batches": search_batches}
+    return {"weights": weights_fingerprint(model), **{name: str(value) for name, value in options.items()}}
+
+
+def _check_reached(report: CalibrationReport, names: list[str], reached: list[str]) -> None:
+    if not reached:
+        raise ValueError(f"the batches reach none of the {len(names)} sparse attention modules: {shortened(names)}.")
+    missed = [name for name in names if name not in reached]
+    if missed:
+        report.warn(
+            f"the batches do not reach {len(missed)} of the {len(names)} sparse attention modules, which keep the settings "
+            f"they had: {shortened(missed)}. Give batches with inputs for them, too, or leave them dense (`layers`)."
+        )
+
+
+def _check_support(report: CalibrationReport, choice: dict[str, Choice], target: float) -> None:
+    shares = [share for chosen in choice.values() for share in chosen.support.tolist()]
+    missed = [share for share in shares if abs(share - target) > _SUPPORT_TOLERANCE * target]
+    if missed:
+        report.warn(
+            f"target_support={target} is not reached by {len(missed)} of {len(shares)} heads with any beta that was tried: "
+            f"they use {min(missed):.3g} to {max(missed):.3g} of the visible keys."
+        )
 
 
 def _has_heads(site: Site) -> bool:
@@ -301,56 +296,27 @@ def _alphas(retrieval: LayerRetrieval, alpha: float | str | None) -> list[Settin
     return [own.detach().cpu() if isinstance(own, torch.Tensor) else own]
 
 
-class _Record:
-    """
-    A file from which an interrupted calibration goes on; nothing is kept if there is none.
-
-    Args:
-        path (`str`, *optional*): The file. What is there already is read, if it comes from the same calibration.
-        search ([`HeadSearch`]), seed (`int`): What tells one calibration from another.
-    """
-
-    def __init__(self, path: str | os.PathLike | None, search: HeadSearch, seed: int) -> None:
-        self.path = None if path is None else Path(path)
-        alphas = {name: str(values) for name, values in search.alphas.items()}
-        identity = json.dumps(
-            [search.objective, search.target_support, search.layerwise, search.rows, seed, search.per_head, alphas]
-        )
-        self.state: dict[str, Any] = {"identity": identity}
-        if self.path is not None and self.path.exists():
-            self.state = torch.load(self.path, weights_only=True)
-            if self.state["identity"] != identity:
-                raise ValueError(
-                    f"resume_from={str(path)!r} comes from a calibration with another model or other arguments."
-                )
-
-    def save(self, **state: Any) -> None:
-        """Keep these parts of the state, besides the others."""
-        if self.path is None:
-            return
-        self.state |= state
-        beside = self.path.with_name(self.path.name + ".part")
-        torch.save(self.state, beside)
-        os.replace(beside, self.path)
-
-
 def _stream(
-    model: PreTrainedModel, batches: Iterable[Batch], search: HeadSearch, progress: bool, record: _Record
+    model: PreTrainedModel, batches: Iterable[Batch], search: HeadSearch, progress: bool, record: Record
 ) -> int:
     """One pass; returns the number of batches."""
     done = record.state.get("batches", 0)
     if done:
         search.load_state_dict(record.state["search"])
+    count = 0
     with evaluating(model), torch.no_grad(), observed(model, search):
-        for number, batch in enumerate(_bar(batches, "calibrating", progress)):
-            if number < done:
-                continue
-            model(**on_device(batch, model))
-            done = number + 1
-            record.save(search=search.state_dict(), batches=done)
-    if not done:
+        for count, batch in enumerate(_bar(batches, "calibrating", progress), 1):
+            inputs = on_device(batch, model)
+            if count == 1:
+                record.check_first_batch(batch)
+            if count > done:
+                model(**inputs)
+                record.save(search=search.state_dict(), batches=count)
+    if not count:
         raise ValueError("batches is empty: there is nothing to calibrate on.")
-    return done
+    if count < done:
+        raise ValueError(f"resume_from={str(record.path)!r} has seen {done} batches, but there are only {count} now.")
+    return count
 
 
 class _First:
@@ -371,68 +337,21 @@ def _bar(batches: Iterable[Batch], description: str, progress: bool) -> Iterator
     return iter(tqdm(batches, desc=description, total=total, disable=not progress))
 
 
-class Choice(NamedTuple):
-    """What was chosen for the heads of an attention module, one number each: relative error and support come with it."""
-
-    alpha: torch.Tensor
-    beta: torch.Tensor
-    error: torch.Tensor
-    support: torch.Tensor
-
-
-def _choose(search: HeadSearch, sites: list[Site], alpha: float | str | None, max_error: float) -> dict[str, Choice]:
-    choice = {}
-    for site in sites:
-        if alpha == "search":
-            choice[site.name] = _largest_alphas(search, site.name, max_error)
-        else:
-            value, beta = search.best(site.name)
-            alphas = torch.as_tensor(value, dtype=torch.float64).reshape(-1)
-            choice[site.name] = Choice(alphas, beta, **search.expected(site.name))
-    return choice
-
-
-def _largest_alphas(search: HeadSearch, name: str, max_error: float) -> Choice:
-    """For each head the largest alpha whose error is allowed, between the alphas that were tried."""
-    count = len(_SEARCHED_ALPHAS)
-    betas = torch.stack([search.best(name, index)[1] for index in range(count)])
-    expected = [search.expected(name, index) for index in range(count)]
-    errors, supports = (torch.stack([each[key] for each in expected]) for key in ("error", "support"))
-    ones, zeros = torch.ones_like(betas[:1]), torch.zeros_like(betas[:1])
-    alphas = torch.tensor([1.0, *_SEARCHED_ALPHAS], dtype=torch.float64)
-    betas, errors, supports = (torch.cat(pair) for pair in ((ones, betas), (zeros, errors), (ones, supports)))
-    errors = errors.cummax(0).values
-    last = (
-        (errors <= max_error).sum(0).clamp_max(count)
-    )  # number of the first alpha that is too large, or the last one
-    low, high = (last - 1).clamp_min(0)[None], last[None]
-    span = (errors.gather(0, high) - errors.gather(0, low)).clamp_min(1e-30)
-    share = ((max_error - errors.gather(0, low)) / span).clamp(0, 1)
-
-    def between(values: torch.Tensor) -> torch.Tensor:
-        return ((1 - share) * values.gather(0, low) + share * values.gather(0, high))[0]
-
-    return Choice(
-        between(alphas[:, None].expand_as(betas)), between(betas.log()).exp(), between(errors), between(supports)
-    )
-
-
-def _refined(
+def _refine(
     model: PreTrainedModel,
     batches: Iterable[Batch],
-    choice: dict[str, Choice],
-    learn_alpha: bool,
-    steps: int,
-    learning_rate: float,
-    against: str,
+    refiner: Refiner,
+    how: tuple[int, float, str],
     report: CalibrationReport,
-    record: "_Record",
+    record: Record,
     progress: bool,
-) -> dict[str, Choice]:
-    """A choice with its betas (and alphas) refined; error and support are those of before."""
-    refiner = _refiner(choice, learn_alpha)
+) -> None:
+    """Refine settings; `how` is the number of steps, the learning rate and what to minimise."""
+    steps, learning_rate, against = how
+    if against == "auto":
+        against = "loss" if "labels" in next(iter(batches)) else "dense"
     # what an interrupted run has refined is of use only if it began from the same settings
-    begin = json.dumps([steps, learning_rate, against, [chosen.beta.tolist() for chosen in choice.values()]])
+    begin = json.dumps([steps, learning_rate, against, [value.tolist() for value in refiner.parameters()]])
     before = record.state.get("refining")
     before = before if before is not None and before["begin"] == begin else None
     report.refined = list(before["losses"]) if before else []
@@ -445,11 +364,6 @@ def _refined(
             bar.update()
 
         refine(model, batches, refiner, steps, learning_rate, against, note, before)
-    betas, alphas = refiner.result()
-    return {
-        name: chosen._replace(beta=betas[name], alpha=torch.as_tensor(alphas[name]).reshape(-1))
-        for name, chosen in choice.items()
-    }
 
 
 def _refiner(choice: dict[str, Choice], learn_alpha: bool) -> Refiner:
@@ -464,35 +378,49 @@ def _one_or_all(values: torch.Tensor) -> Setting:
     return float(values) if values.numel() == 1 else values.float()
 
 
-def _refine_target(refine_on: str, batches: Iterable[Batch]) -> str:
-    if refine_on != "auto":
-        return refine_on
-    return "loss" if "labels" in next(iter(batches)) else "dense"
-
-
 def _bisect(
     model: PreTrainedModel,
     batches: Iterable[Batch],
     search: HeadSearch,
-    sites: list[Site],
+    names: list[str],
     budget: float,
-    report: CalibrationReport,
+    record: Record,
     progress: bool,
-) -> float:
-    """The largest error per head with which the model stays within the budget."""
-    low, high = math.log(1e-4), math.log(1.0)
-    best: dict[str, float] | None = None
-    for _ in _bar(range(_BISECTIONS), "searching within the budget", progress):
+) -> dict[str, float]:
+    """The largest error per head with which the model stays within the budget, as `max_error`, and what it leads to."""
+    before = record.state.get("bisection", {})
+    tried = list(before["tried"]) if before.get("budget") == budget else []
+    dense_loss = tried[0].get("dense_loss") if tried else mean_loss(model, batches, Observer())
+    low, high = math.log(_SMALLEST_ERROR), math.log(1.0)
+    best: dict[str, float] = {}
+    for number in _bar(range(_BISECTIONS), "searching within the budget", progress):
         middle = (low + high) / 2
-        choice = _choose(search, sites, "search", math.exp(middle))
-        compared = compare_with_dense(model, batches, _refiner(choice, learn_alpha=False))
-        dense, sparse = compared.get("dense_loss"), compared.get("sparse_loss")
-        within = sparse <= dense * (1 + budget) if dense is not None else compared["divergence"] <= budget
-        if within:
-            low, best = middle, {"max_error": math.exp(middle), **compared}
+        if number == len(tried):
+            choice = {name: search.choose(name, math.exp(middle)) for name in names}
+            tried.append(_outcome(model, batches, _refiner(choice, learn_alpha=False), dense_loss))
+            record.save(bisection={"budget": budget, "tried": tried})
+        if _within(tried[number], budget):
+            low, best = middle, {"max_error": math.exp(middle), **tried[number]}
         else:
             high = middle
-    report.budget = best or {}
-    if best is None:  # not even nearly dense heads are: then as near as was tried
-        report.budget = {"max_error": math.exp(low)}
-    return report.budget["max_error"]
+    if not best:
+        raise ValueError(
+            f"budget={budget} cannot be kept: with an error of {math.exp(high):.2g} per head, which is nearly dense, it is "
+            f"exceeded ({tried[-1]}). Allow more, or use the dense model."
+        )
+    return best
+
+
+def _outcome(
+    model: PreTrainedModel, batches: Iterable[Batch], refiner: Refiner, dense_loss: float | None
+) -> dict[str, float]:
+    """What a budget is measured by: both losses, or without labels the divergence from the dense model."""
+    if dense_loss is None:
+        return compare_with_dense(model, batches, refiner)
+    return {"dense_loss": dense_loss, "sparse_loss": mean_loss(model, batches, refiner)}
+
+
+def _within(outcome: dict[str, float], budget: float) -> bool:
+    if "dense_loss" in outcome:
+        return outcome["sparse_loss"] <= outcome["dense_loss"] * (1 + budget)
+    return outcome["divergence"] <= budget

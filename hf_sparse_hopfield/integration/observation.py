@@ -199,7 +199,7 @@ class _Look:
     retrieval: LayerRetrieval
     observer: Observer
     backend: str
-    own: tuple[Setting, Setting]  # what the module would retrieve with by itself
+    own: Setting  # the beta that the module puts into what it has `retrieve` compute
     device: torch.device | None
 
     def show(self, problem: RetrievalProblem) -> None:
@@ -222,7 +222,7 @@ def _observed_forward(site: Site, observer: Observer, backend: str):
         retrieval = module.sparse_hopfield
         parameter = next(module.parameters(), None)
         device = None if parameter is None else parameter.device
-        look = _Look(site.name, retrieval, observer, backend, retrieval(device), device)
+        look = _Look(site.name, retrieval, observer, backend, 1.0 if patched else retrieval(device)[0], device)
         token = _LOOKING.set(look)
         try:
             if not patched:
@@ -244,7 +244,7 @@ def _run_observed(problem: RetrievalProblem) -> RetrievalResult:
     token = _LOOKING.set(None)  # whatever is computed from here on is not seen again
     try:
         # What the module put into beta besides its own setting (a scaling that is a tensor) belongs to the dense model.
-        own = _per_head(look.own[0], problem)
+        own = _per_head(look.own, problem)
         factor = problem.beta / own if isinstance(problem.beta, torch.Tensor) else problem.beta / float(own)
         plain = dataclasses.replace(problem, beta=factor, alpha=1.0, return_weights=False, return_trace=False)
         look.show(plain)
@@ -266,28 +266,31 @@ def _per_head(setting: Setting, problem: RetrievalProblem) -> Setting:
 
 
 class _ObservedSoftmax(SparseSoftmax):
-    """In the place of `SparseSoftmax`: takes down the scores, and the values that the weights are multiplied with."""
+    """
+    In the place of `SparseSoftmax`: takes down the scores, and the values that the weights are multiplied with.
+
+    What the module has torch compute as a whole (`scaled_dot_product_attention`) goes to `_run_observed` as plain softmax,
+    and is observed there.
+    """
 
     def __init__(self, look: _Look, kind) -> None:
-        beta, alpha = look.chosen() or (1.0, 1.0)
-        super().__init__(beta, alpha, kind, look.name)
+        super().__init__(1.0, 1.0, kind, look.name)
         self.look = look
-        self.pending: tuple[torch.Tensor, RetrievalProblem] | None = None
+        self.pending: _Pending | None = None
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if self.pending is not None and func in _MATRIX_PRODUCTS and len(args) > 1:
-            weights = self.pending[0]
+            weights = self.pending.weights
             # dropout, which does nothing in evaluation, and views may come in between: the memory is the same
             if isinstance(args[0], torch.Tensor) and args[0].data_ptr() == weights.data_ptr():
                 self.show_pending(_value_of(args[0], args[1], weights))
         return super().__torch_function__(func, types, args, kwargs)
 
-    def softmax(self, func, input, dim=None, _stacklevel=3, dtype=None):
+    def normalised(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
         self.show_pending(None)
-        weights = super().softmax(func, input, dim, dtype=dtype)
-        last = dim == -1 or dim == input.ndim - 1
-        if dim is not None and not (self.kind.last_only and not last):
-            self.pending = weights, self.problem(input.detach(), dim)
+        chosen = self.look.chosen()
+        weights = self.weights(scores, dim, *(chosen or (1.0, 1.0)))
+        self.pending = _Pending(weights, scores.detach(), dim, chosen is None)
         return weights
 
     def problem(self, scores: torch.Tensor, dim: int) -> RetrievalProblem:
@@ -312,7 +315,8 @@ class _ObservedSoftmax(SparseSoftmax):
     def show_pending(self, value: torch.Tensor | None) -> None:
         if self.pending is None:
             return
-        problem, self.pending = self.pending[1], None
+        pending, self.pending = self.pending, None
+        problem = self.problem(pending.scores, pending.dim)
         if value is not None:
             value = self.canonical(value.float())
             if value.shape[:3] == problem.key.shape[:3]:
@@ -320,8 +324,22 @@ class _ObservedSoftmax(SparseSoftmax):
         token = _LOOKING.set(None)
         try:
             self.look.show(problem)
+            chosen = self.look.chosen() if pending.dense and value is not None else None
+            if chosen is not None and not torch.is_grad_enabled():
+                # The observer had to see the values first. Nothing has read the weights yet: they are about to be.
+                pending.weights.copy_(self.weights(pending.scores, pending.dim, *chosen))
         finally:
             _LOOKING.reset(token)
+
+
+@dataclasses.dataclass
+class _Pending:
+    """Weights that have not been multiplied with their values yet, what they were computed from, and whether as softmax."""
+
+    weights: torch.Tensor
+    scores: torch.Tensor
+    dim: int
+    dense: bool
 
 
 def _value_of(factor: torch.Tensor, value: Any, weights: torch.Tensor) -> torch.Tensor | None:

@@ -51,15 +51,28 @@ class SparseSoftmax(TorchFunctionMode):
         last = dim == -1 or dim == input.ndim - 1
         if dim is None or (self.kind.last_only and not last):
             return func(input, dim, dtype=dtype)
-        scores = input if dtype is None else input.to(dtype)
+        return self.normalised(input if dtype is None else input.to(dtype), dim)
+
+    def normalised(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
+        """What takes the place of the softmax of scores of keys."""
+        return self.weights(scores, dim, self.beta, self.alpha)
+
+    def weights(
+        self, scores: torch.Tensor, dim: int, beta: float | torch.Tensor, alpha: float | torch.Tensor
+    ) -> torch.Tensor:
+        """The alpha-entmax of the scores, where they are not masked, times beta."""
         mask = scores > MASKED_BELOW
-        beta, alpha = self.per_head(self.beta, scores), self.per_head(self.alpha, scores)
-        return entmax(scores * beta, alpha=alpha, dim=dim, mask=mask).to(scores.dtype)
+        beta, alpha = self.per_head(beta, scores), self.per_head(alpha, scores)
+        # masked before they are multiplied: beta would get 0 * -inf for its gradient
+        scaled = scores.masked_fill(~mask, 0) * beta
+        return entmax(scaled, alpha=alpha, dim=dim, mask=mask).to(scores.dtype)
 
     def per_head(self, values: float | torch.Tensor, scores: torch.Tensor) -> float | torch.Tensor:
         """Bring one value per head into the shape of the scores."""
         if not isinstance(values, torch.Tensor):
             return values
+        if values.numel() == 1:  # also where heads are not kept apart
+            return values.reshape(())
         heads = values.shape[0]
         if self.kind.heads == "flat":
             return values.repeat(scores.shape[0] // heads).view(-1, *(1 for _ in scores.shape[1:]))

@@ -122,6 +122,27 @@ def compare_with_dense(
     return {key: value / count for key, value in sums.items()}
 
 
+@torch.no_grad()
+def mean_loss(model: nn.Module, batches: Iterable[Batch], observer: Observer) -> float | None:
+    """
+    The loss of a sparse model on the labels in the batches, mean over the samples; `None` without labels.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
+        batches (iterable of `dict`): Model inputs.
+        observer ([`Observer`]): Decides on the settings; a plain [`Observer`] on the dense twin.
+    """
+    total, count = 0.0, 0
+    with evaluating(model), observed(model, observer):
+        for batch in batches:
+            loss = getattr(model(**on_device(batch, model)), "loss", None)
+            if loss is None:
+                return None
+            total += float(loss) * batch_size(batch)
+            count += batch_size(batch)
+    return total / count
+
+
 def batch_size(batch: Batch) -> int:
     """How many samples a batch has."""
     return next((value.shape[0] for value in batch.values() if isinstance(value, torch.Tensor) and value.ndim), 1)

@@ -18,7 +18,8 @@ from ..layers.parameters import RetrievalParameters
 from .families import Kind, classify, uses_additive_masks
 
 
-if TYPE_CHECKING:  # importing it here would import hooks.py, which imports this
+if TYPE_CHECKING:  # importing the latter here would import hooks.py, which imports this
+    import torch
     from transformers import PreTrainedModel
 
 ATTENTION_NAME = "sparse_hopfield"
@@ -269,6 +270,55 @@ def name_attention(model: "PreTrainedModel", attn_implementation: str | dict | N
                 name = "eager"
             part.config._attn_implementation_internal = name
             part.config._attn_implementation_internal = part.get_correct_attn_implementation(name)
+    if not isinstance(attn_implementation, dict):
+        for config in configs_of(model):  # copies that other modules keep, as the rotary embeddings of Granite SWA do
+            if config._attn_implementation == ATTENTION_NAME:
+                config._attn_implementation_internal = model.config._attn_implementation
+
+
+def apply_settings(model: "PreTrainedModel", settings: dict[str, dict[str, "torch.Tensor"]]) -> None:
+    """
+    Write settings of single attention modules into the configuration of a sparse model, and give them to the modules.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
+        settings (`dict[str, dict[str, torch.Tensor]]`): Path of an attention module to its alpha and beta, per head.
+    """
+    if all(getattr(config, ATTENTION_NAME, None) is None for config in configs_of(model)):
+        model.config.sparse_hopfield = SparseHopfieldConfig()
+    sites = [site for site in attention_sites(model) if site.is_sparse]
+    updated: list[tuple[PreTrainedConfig, SparseHopfieldConfig]] = []
+    for config in configs_of(model):
+        if getattr(config, ATTENTION_NAME, None) is None:
+            continue
+        old = SparseHopfieldConfig.from_dict(config.sparse_hopfield)
+        overrides = dict(old.overrides)
+        for site in sites:
+            if site.name in settings and site.settings == old:
+                key = _shortest_name(site, sites, model)
+                values = {name: _number_or_list(value) for name, value in settings[site.name].items()}
+                previous = overrides.pop(key, {})  # to the end: there it wins over patterns
+                overrides[key] = {**previous, **values}
+        updated.append((config, SparseHopfieldConfig.from_dict({**old, "overrides": overrides})))
+    for config, new in updated:
+        config.sparse_hopfield = new
+    bind(model)
+    for module in model.modules():
+        if isinstance(module, LayerRetrieval):
+            module.reset_parameters()
+
+
+def _shortest_name(site: Site, sites: list[Site], model: "PreTrainedModel") -> str:
+    """The path of an attention module without the name of the base model, so that the base model alone finds it, too."""
+    short = site.name.removeprefix(f"{model.base_model_prefix}.")
+    matches = [other.name for other in sites if layer_matches(short, other.name)]
+    return short if matches == [site.name] else site.name
+
+
+def _number_or_list(values: "torch.Tensor") -> float | list[float]:
+    """Settings as a configuration holds them: rounded to six digits, one number where there is one."""
+    rounded = [float(f"{value:.6g}") for value in values.reshape(-1).tolist()]
+    return rounded if len(rounded) > 1 else rounded[0]
 
 
 def is_converted(model: nn.Module) -> bool:
@@ -316,9 +366,10 @@ def _check_layer_names(sites: list[Site], model_name: str) -> None:
             indices = sorted({layer_index(name) for name in names} - {None})
             raise ValueError(
                 f"{model_name} has no attention layer {layer!r}, which `sparse_hopfield.layers` or `.overrides` names; it "
-                f"has the layer indices {indices} and the attention modules {_shortened(names)}."
+                f"has the layer indices {indices} and the attention modules {shortened(names)}."
             )
 
 
-def _shortened(names: list[str]) -> str:
+def shortened(names: list[str]) -> str:
+    """Names for a message: all, or the first and last ones."""
     return ", ".join(names if len(names) <= 6 else [*names[:3], "...", *names[-2:]])

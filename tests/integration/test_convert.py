@@ -11,12 +11,14 @@ import textwrap
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoProcessor, AutoTokenizer, pipeline
 
 from hf_sparse_hopfield import SparseHopfieldConfig, to_dense, to_sparse_hopfield
 from hf_sparse_hopfield.integration.settings import attention_sites
 
+from ..tiny_families import tiny_family
 from ..tiny_models import SPECIFICATIONS, tiny_inputs, tiny_model, tiny_output
 
 
@@ -123,6 +125,25 @@ def test_other_heads_load_from_a_converted_checkpoint(tmp_path):
         assert torch.equal(learned, model.bert.encoder.layer[1].attention.self.sparse_hopfield.log_beta)
     config = AutoConfig.from_pretrained(tmp_path)
     assert AutoModel.from_config(config).encoder.layer[1].attention.self.sparse_hopfield is not None
+
+
+@pytest.mark.parametrize("model_type", ["swin", "mixtral", "qwen2_moe", "bert", "granite_swa"])
+def test_there_and_back_from_a_loaded_model(model_type, tmp_path):
+    """Of the first three the weights have other names in checkpoints; transformers keeps the way it has read them."""
+    tiny_family(model_type).save_pretrained(tmp_path / "dense")
+    dense = AutoModel.from_pretrained(tmp_path / "dense")
+    weights = copy.deepcopy(dense.state_dict())
+    model = to_sparse_hopfield(dense, {"alpha": 1.5})
+    assert str(model.config.model_type) == "sparse_hopfield"
+    model.save_pretrained(tmp_path / "sparse")
+    loaded = AutoModel.from_pretrained(tmp_path / "sparse")
+    assert all(torch.equal(loaded.state_dict()[name], value) for name, value in weights.items())
+    for number, back in enumerate((to_dense(loaded), to_dense(model))):
+        back.save_pretrained(tmp_path / f"again{number}")
+        files = [load_file(tmp_path / name / "model.safetensors") for name in ("dense", f"again{number}")]
+        assert files[0].keys() == files[1].keys()
+        assert all(torch.equal(value, files[1][name]) for name, value in files[0].items())
+        assert json.loads((tmp_path / f"again{number}" / "config.json").read_text())["model_type"] == model_type
 
 
 def test_without_the_plugin_loading_fails_and_trusting_the_checkpoint_loads_it(tmp_path):
