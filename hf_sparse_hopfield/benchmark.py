@@ -30,6 +30,7 @@ from .extras import require
 from .functional import explain_backend, retrieve, support_size
 
 
+_MEMORY_OF = "--memory-of"  # what a fresh process is told to measure
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -262,7 +263,7 @@ def peak_memory(work: Work, name: str) -> int | None:
     Returns:
         `int`, or `None` where the system does not tell (anything but Linux).
     """
-    arguments = ["--memory-of", json.dumps([dataclasses.asdict(work), name, torch.get_num_threads()])]
+    arguments = [_MEMORY_OF, json.dumps([dataclasses.asdict(work), name, torch.get_num_threads()])]
     result = subprocess.run([sys.executable, "-m", __name__, *arguments], capture_output=True, text=True)
     return int(result.stdout) if result.returncode == 0 else None
 
@@ -506,41 +507,50 @@ def run(quick: bool = False, seconds: float = 2.0, memory: bool = True, show: Ca
     return results
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command `hf-sparse-hopfield bench`; returns 0, or 1 with `--strict` if a promise was missed."""
-    parser = argparse.ArgumentParser(
-        prog="hf-sparse-hopfield bench", description="Time retrieval against dense attention on this machine."
-    )
-    parser.add_argument("--output", type=Path, default=Path("benchmark"), help="folder for JSON, Markdown and plot")
-    parser.add_argument("--quick", action="store_true", help="small sizes only, about a minute")
-    parser.add_argument("--seconds", type=float, default=2.0, help="about how long each measurement takes")
-    parser.add_argument("--threads", type=int, help="threads of torch (default: torch's own choice)")
-    parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a promise is missed")
-    parser.add_argument("--memory-of", help=argparse.SUPPRESS)  # what a fresh process is told to measure
-    arguments = parser.parse_args(argv)
-    if arguments.memory_of:
-        fields, name, threads = json.loads(arguments.memory_of)
-        torch.set_num_threads(threads)
-        print(peak_memory_here(Work(**fields), name))
-        return 0
-    if arguments.threads:
+def run_and_write(arguments: argparse.Namespace) -> int:
+    """
+    Do as the arguments of the command `bench` say.
+
+    Returns:
+        `int`: How many promises were missed.
+    """
+    # with --json, stdout is for the results
+    out = sys.stderr if arguments.json else sys.stdout
+    if arguments.threads is not None:
+        if arguments.threads < 1:
+            raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
         torch.set_num_threads(arguments.threads)
-    results = run(arguments.quick, arguments.seconds, not arguments.no_memory)
+    results = run(arguments.quick, arguments.seconds, not arguments.no_memory, show=functools.partial(print, file=out))
     arguments.output.mkdir(parents=True, exist_ok=True)
     (arguments.output / "attention.json").write_text(json.dumps(results, indent=1))
     (arguments.output / "attention.md").write_text(markdown(results))
     try:
         plot(results, arguments.output / "attention.png")
     except ImportError as error:
-        print(f"no plot: {error}")
-    print()
+        print(f"no plot: {error}", file=out)
+    print(file=out)
     for bar in results["bars"]:
         state = {True: "met   ", False: "MISSED", None: "-     "}[bar["met"]]
         measured = "" if bar["measured"] is None else f", worst {bar['measured']:.2f} ({bar['where']})"
-        print(f"{state} {bar['text']} {bar['promised']}{measured}")
-    print(f"\nwritten to {arguments.output}/attention.json, .md and .png")
-    return int(arguments.strict and any(bar["met"] is False for bar in results["bars"]))
+        print(f"{state} {bar['text']} {bar['promised']}{measured}", file=out)
+    print(f"\nwritten to {arguments.output}/attention.json, .md and .png", file=out)
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+    return sum(bar["met"] is False for bar in results["bars"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command `bench` as a script of its own; returns 0, or 1 with `--strict` if a promise was missed."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == [_MEMORY_OF]:
+        fields, name, threads = json.loads(argv[1])
+        torch.set_num_threads(threads)
+        print(peak_memory_here(Work(**fields), name))
+        return 0
+    from .cli import run_script
+    from .commands import bench
+
+    return run_script(bench, argv=argv)
 
 
 if __name__ == "__main__":

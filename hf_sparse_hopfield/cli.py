@@ -3,34 +3,22 @@
 
 import argparse
 import os
-import pickle
 import signal
 import sys
-import zlib
 from collections.abc import Callable
 from types import ModuleType
 
-from safetensors import SafetensorError
-
-from .commands import calibrate, convert, demo, inspect
+from .commands import bench, calibrate, convert, demo, inspect
 from .version import __version__
 
 
-# What goes wrong with arguments, files, disks and models; the last four are what damaged files raise.
-_ERRORS = (
-    ValueError,
-    TypeError,
-    KeyError,
-    OSError,
-    ImportError,
-    RuntimeError,
-    EOFError,
-    pickle.UnpicklingError,
-    SafetensorError,
-    zlib.error,
-)
-
-COMMANDS: dict[str, ModuleType] = {"convert": convert, "calibrate": calibrate, "inspect": inspect, "demo": demo}
+COMMANDS: dict[str, ModuleType] = {
+    "convert": convert,
+    "calibrate": calibrate,
+    "inspect": inspect,
+    "demo": demo,
+    "bench": bench,
+}
 
 
 def run_safely(run: Callable[[], None], debug: bool) -> int:
@@ -55,15 +43,24 @@ def run_safely(run: Callable[[], None], debug: bool) -> int:
         # whoever read our output (`| head`) has left; python would complain once more while it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except _ERRORS as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # also what is no Exception, as a panic in the compiled code of tokenizers
         if debug:
             raise
-        print(f"error: {str(error) or type(error).__name__}", file=sys.stderr)
+        print(f"error: {_message(error)}", file=sys.stderr)
         return 1
     finally:
         if previous is not None:
             signal.signal(signal.SIGTERM, previous)
     return 0
+
+
+def _message(error: BaseException) -> str:
+    # Errors with arguments, files, disks and models speak for themselves; of others the name says more than the text.
+    if isinstance(error, (ValueError, OSError, ImportError, RuntimeError)) and str(error):
+        return str(error)
+    return f"{type(error).__name__}: {error} (--debug shows where)"
 
 
 def _interrupt(number, frame) -> None:
@@ -76,15 +73,19 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+def add_global_options(parser: argparse.ArgumentParser, default: bool | str) -> None:
+    """What every command understands, before or after its name."""
+    parser.add_argument("--debug", action="store_true", default=default, help="show the traceback of an error")
+    parser.add_argument(
+        "--json", action="store_true", default=default, help="print the result as JSON, and nothing else to stdout"
+    )
+
+
 def add_parser_for(command: ModuleType, parser: argparse.ArgumentParser) -> None:
     """Fill a parser with what a command has to say about itself."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description, parser.epilog = command.DESCRIPTION, command.EXAMPLES
     command.add_arguments(parser)
-    # suppressed, so that not giving it here does not undo a --debug before the name of the command
-    parser.add_argument(
-        "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
-    )
     parser.set_defaults(run=command.run)
 
 
@@ -99,8 +100,9 @@ def run_script(command: ModuleType, first: list[str] | None = None, argv: list[s
     """
     parser = argparse.ArgumentParser()
     add_parser_for(command, parser)
+    add_global_options(parser, default=False)
     arguments = parser.parse_args([*(first or []), *(sys.argv[1:] if argv is None else argv)])
-    return run_safely(lambda: arguments.run(arguments), getattr(arguments, "debug", False))
+    return run_safely(lambda: arguments.run(arguments), arguments.debug)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -123,32 +125,19 @@ def main(argv: list[str] | None = None) -> int:
     1
     ```
     """
-    argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
         prog="hf-sparse-hopfield", description="Sparse Hopfield retrieval for transformers."
     )
     parser.add_argument("--version", action="version", version=__version__)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    add_global_options(parser, default=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
-        add_parser_for(command, commands.add_parser(name, help=command.HELP))
-    # The benchmark has arguments of its own and imports torch to know them.
-    bench = commands.add_parser("bench", help="time retrieval against dense attention", add_help=False)
-    bench.set_defaults(run=None)
-    arguments, rest = parser.parse_known_args(argv)
-    if arguments.run is None:
-        return run_safely(lambda: _bench(rest), arguments.debug)
-    if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        part = commands.add_parser(name, help=command.HELP)
+        add_parser_for(command, part)
+        # suppressed, so that not giving one here does not undo one before the name of the command
+        add_global_options(part, default=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
     return run_safely(lambda: arguments.run(arguments), arguments.debug)
-
-
-def _bench(argv: list[str]) -> None:
-    from .benchmark import main as run_benchmark
-
-    code = run_benchmark(argv)
-    if code:
-        raise RuntimeError(f"the benchmark ended with code {code}.")
 
 
 if __name__ == "__main__":

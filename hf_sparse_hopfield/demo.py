@@ -27,8 +27,8 @@ from .demo_text import TEXT
 from .diagnostics import plot_associations, plot_sparsity, record_associations, sparsity_report
 from .extras import require
 from .integration.calibration import calibrate
-from .integration.checkpoints import new_directory
 from .integration.convert import to_dense, to_sparse_hopfield
+from .integration.directories import new_directory
 from .integration.settings import is_bound
 from .layers import HopfieldMemory
 
@@ -161,7 +161,9 @@ def score(model: PreTrainedModel, data: Echoes) -> tuple[float, float]:
     return outputs.loss.item(), right.item()
 
 
-def run_demo(output_dir: str, steps: int = 150, seed: int = 0, overwrite: bool = False) -> None:
+def run_demo(
+    output_dir: str, steps: int = 150, seed: int = 0, overwrite: bool = False, quiet: bool = False
+) -> dict[str, Any]:
     """
     Recall digits from a memory; train a small dense language model, make it sparse, fine-tune, save, reload; show it all.
 
@@ -170,6 +172,10 @@ def run_demo(output_dir: str, steps: int = 150, seed: int = 0, overwrite: bool =
         steps (`int`, *optional*, defaults to 150): Training steps of the dense model; a quarter of it for fine-tuning.
         seed (`int`, *optional*, defaults to 0): Seed of everything random.
         overwrite (`bool`, *optional*, defaults to `False`): Replace an `output_dir` that exists already.
+        quiet (`bool`, *optional*, defaults to `False`): Show nothing.
+
+    Returns:
+        `dict`: What the tables show: `digits` and `models`, a list of rows each; and `equal_after_reloading`.
 
     Example:
 
@@ -181,26 +187,31 @@ def run_demo(output_dir: str, steps: int = 150, seed: int = 0, overwrite: bool =
     """
     if steps < 5:
         raise ValueError(f"steps must be at least 5, got {steps}.")
-    console = require("rich.console", "cli").Console()
-    with new_directory(output_dir, overwrite) as directory:
+    console = require("rich.console", "cli").Console(quiet=quiet)
+    with new_directory(output_dir, overwrite, mark="model/config.json") as directory:
         console.rule("1. A memory of ten digits, recalled from noise")
-        _show_digits(console, directory, seed)
+        digits = _show_digits(console, directory, seed)
         console.rule("2. A small dense language model, made sparse")
-        model, data = _show_conversion(console, directory, steps, seed)
+        model, data, models = _show_conversion(console, directory, steps, seed)
         console.rule("3. Saved and reloaded")
-        _show_reload(console, directory, model, data)
+        equal = _show_reload(console, directory, model, data)
     for name in ("digits.png", "heads.png", "associations.png", "model"):
         console.print(f"written: {pathlib.Path(output_dir, name)}")
+    return {"output": output_dir, "digits": digits, "models": models, "equal_after_reloading": equal}
 
 
-def _show_digits(console: Any, directory: pathlib.Path, seed: int) -> None:
+def _show_digits(console: Any, directory: pathlib.Path, seed: int) -> list[dict[str, Any]]:
     table = require("rich.table", "cli").Table("memory", "mean error", "recalled exactly", "patterns used")
-    for name, error, exact, used in recall_digits(directory / "digits.png", seed):
+    recalled = recall_digits(directory / "digits.png", seed)
+    for name, error, exact, used in recalled:
         table.add_row(name, f"{error:.3f}", f"{exact:.0%}", f"{used:.1f} of 10")
     console.print(table)
+    return [dict(zip(("memory", "error", "exact", "used"), row, strict=True)) for row in recalled]
 
 
-def _show_conversion(console: Any, directory: pathlib.Path, steps: int, seed: int) -> tuple[PreTrainedModel, Echoes]:
+def _show_conversion(
+    console: Any, directory: pathlib.Path, steps: int, seed: int
+) -> tuple[PreTrainedModel, Echoes, list[dict[str, Any]]]:
     set_seed(seed)
     tokenizer = make_tokenizer()
     words = torch.tensor(tokenizer(TEXT)["input_ids"])
@@ -218,10 +229,14 @@ def _show_conversion(console: Any, directory: pathlib.Path, steps: int, seed: in
     model = LlamaForCausalLM(config)
     table = require("rich.table", "cli").Table("model", "loss on new lines", "words right", "keys used", "seconds")
 
+    models: list[dict[str, Any]] = []
+
     def add(name: str, seconds: float | None) -> None:
         loss, right = score(model, new_data)
-        share = f"{sparsity_report(model, new_data.batches()).share:.1%}" if is_bound(model) else "all"
-        table.add_row(name, f"{loss:.4f}", f"{right:.1%}", share, "" if seconds is None else f"{seconds:.0f}")
+        share = sparsity_report(model, new_data.batches()).share if is_bound(model) else 1.0
+        models.append({"model": name, "loss": loss, "right": right, "share": share, "seconds": seconds})
+        used = f"{share:.1%}" if is_bound(model) else "all"
+        table.add_row(name, f"{loss:.4f}", f"{right:.1%}", used, "" if seconds is None else f"{seconds:.0f}")
 
     def fine_tune() -> float:
         return train(model, data, max(1, steps // 4), 1e-3, seed)
@@ -252,10 +267,10 @@ def _show_conversion(console: Any, directory: pathlib.Path, steps: int, seed: in
     betas = ", ".join(f"{beta:.2f}" for beta in report.layers[name]["beta"])
     console.print(f"beta of the four heads of {name}: {betas}")
     tokenizer.save_pretrained(directory / "model")
-    return model, new_data
+    return model, new_data, models
 
 
-def _show_reload(console: Any, directory: pathlib.Path, model: PreTrainedModel, data: Echoes) -> None:
+def _show_reload(console: Any, directory: pathlib.Path, model: PreTrainedModel, data: Echoes) -> bool:
     model.save_pretrained(directory / "model")
     reloaded = AutoModelForCausalLM.from_pretrained(directory / "model").eval()
     inputs = {"input_ids": data.input_ids[:4]}
@@ -264,3 +279,4 @@ def _show_reload(console: Any, directory: pathlib.Path, model: PreTrainedModel, 
     console.print(f"{type(reloaded).__name__}: equal outputs after reloading: {same}")
     again = to_dense(reloaded)
     console.print(f"{type(again).__name__}: the same weights with softmax have a loss of {score(again, data)[0]:.4f}")
+    return same

@@ -9,6 +9,7 @@ import torch
 
 from hf_sparse_hopfield import benchmark
 from hf_sparse_hopfield.benchmark import Work
+from hf_sparse_hopfield.cli import main
 from hf_sparse_hopfield.functional import support_size
 
 
@@ -112,6 +113,16 @@ def test_main_writes_everything(tmp_path, monkeypatch, capsys):
     assert {r["method"] for r in results["records"]} == {"sdpa", "blocked", "auto"}
     assert "| work (batch, heads, length, head dim) |" in (tmp_path / "out/attention.md").read_text()
     assert (tmp_path / "out/attention.png").stat().st_size > 1000
+    assert (
+        main(["bench", "--seconds", "0", "--no-memory", "--output", str(tmp_path / "out"), "--json", "--debug"]) == 0
+    )
+    assert {r["method"] for r in json.loads(capsys.readouterr().out)["records"]} == {"sdpa", "blocked", "auto"}
+    missed = [{"met": False, "text": "", "promised": "", "measured": None}]
+    monkeypatch.setattr(benchmark, "check_bars", lambda *args: missed)
+    monkeypatch.setattr(benchmark, "markdown", lambda results: "")
+    options = ["--seconds", "0", "--no-memory", "--output", str(tmp_path / "out")]
+    assert benchmark.main(options) == 0 and benchmark.main([*options, "--strict"]) == 1
+    assert main(["bench", "--threads", "0"]) == 1
 
 
 def test_works_cover_the_promises():

@@ -5,9 +5,12 @@ import argparse
 
 from . import to_dense
 from .common import (
+    CALIBRATION_ARGUMENTS,
+    INPUT_ARGUMENTS,
     add_calibration_arguments,
     add_input_arguments,
     add_output_arguments,
+    given,
     parse_alpha,
     write_sparse,
 )
@@ -25,7 +28,6 @@ EXAMPLES = """examples:
 
 
 _SETTINGS = ("alpha", "beta", "steps", "layers", "learn_beta", "learn_alpha", "gguf_file", "text", "random")
-_CALIBRATION = ("target_support", "layerwise", "refine_steps", "budget", "resume_from")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,9 +54,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Convert."""
     from ..integration.checkpoints import gguf_options
 
-    wanted = [name for name in _CALIBRATION if getattr(arguments, name) not in (None, False)]
+    wanted = given(arguments, (*CALIBRATION_ARGUMENTS, *INPUT_ARGUMENTS))
     if arguments.to_dense:
-        wanted += [name for name in _SETTINGS if getattr(arguments, name) not in (None, False)]
+        wanted += given(arguments, _SETTINGS)
         if wanted:
             raise ValueError(f"--to_dense gives back what the model was: --{wanted[0]} has no meaning with it.")
         to_dense.run(arguments)

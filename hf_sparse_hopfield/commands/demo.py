@@ -2,6 +2,7 @@
 """`demo`: the whole way on embedded data."""
 
 import argparse
+import json
 
 
 HELP = "train, convert, calibrate, fine-tune, save and reload a small model, with pictures, in a minute or two"
@@ -26,4 +27,12 @@ def run(arguments: argparse.Namespace) -> None:
     """Show it."""
     from ..demo import run_demo
 
-    run_demo(arguments.output_dir, steps=arguments.steps, seed=arguments.seed, overwrite=arguments.overwrite)
+    result = run_demo(
+        arguments.output_dir,
+        steps=arguments.steps,
+        seed=arguments.seed,
+        overwrite=arguments.overwrite,
+        quiet=arguments.json,
+    )
+    if arguments.json:
+        print(json.dumps(result, indent=2))

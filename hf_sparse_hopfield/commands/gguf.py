@@ -5,7 +5,7 @@ import argparse
 from pathlib import Path
 
 from ..extras import require
-from .common import add_output_arguments, push, show
+from .common import add_output_arguments, check_push, push, show
 
 
 HELP = "dequantise a GGUF file"
@@ -25,15 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Convert."""
     require("gguf", "gguf")
-    from ..integration.checkpoints import gguf_options, load_model, load_tokenizer, save_verified
+    from ..integration.checkpoints import gguf_options, inputs_to_verify, load_model, load_tokenizer, save_verified
+    from ..integration.directories import check_output
 
+    check_push(arguments)
     source = Path(arguments.source)
     if not source.is_file():
         raise FileNotFoundError(f"source {str(source)!r} is not a file.")
+    check_output(arguments.output, arguments.overwrite, source=str(source))
     options = gguf_options(source.name)
     holder = [load_model(str(source.parent), **options)]
     tokenizer = load_tokenizer(str(source.parent), gguf_file=source.name)
-    result = save_verified(
-        holder, tokenizer, arguments.output, overwrite=arguments.overwrite, verify=not arguments.no_verify
-    )
+    inputs = None if arguments.no_verify else inputs_to_verify(holder[0])
+    result = save_verified(holder, tokenizer, arguments.output, overwrite=arguments.overwrite, inputs=inputs)
     show(arguments, {"output": arguments.output, **result, **push(arguments, arguments.output)}, arguments.source)

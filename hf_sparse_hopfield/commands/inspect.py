@@ -3,12 +3,13 @@
 
 import argparse
 import math
+import sys
 
 from ..extras import require
 from .common import (
     add_input_arguments,
-    add_json_argument,
     check_file,
+    complete,
     console,
     make_batches,
     new_file,
@@ -29,15 +30,12 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("source", help="local directory or Hub id of the checkpoint")
-    parser.add_argument(
-        "--alpha", type=float, default=1.0, help="for a dense checkpoint (default: %(default)s, softmax)"
-    )
+    parser.add_argument("--alpha", type=float, help="for a dense checkpoint (default: 1, softmax)")
     add_input_arguments(parser, "run it")
     parser.add_argument("--rows", type=int, default=256, help="queries of a batch to look at (default: %(default)s)")
     parser.add_argument("--heads", action="store_true", help="a line for every head, not for every layer")
     parser.add_argument("--png", help="write heat-maps to this file")
     parser.add_argument("--html", help="write heat-maps and a table of all heads to this file")
-    add_json_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -47,11 +45,18 @@ def run(arguments: argparse.Namespace) -> None:
     from ..integration.convert import to_sparse_hopfield
     from ..integration.settings import is_bound
 
+    complete(arguments)
     for path in (arguments.png, arguments.html):
         check_file(path)
     model, tokenizer = load_model(arguments.source), load_tokenizer(arguments.source)
     if not is_bound(model):
-        model = to_sparse_hopfield(model, {"alpha": arguments.alpha})
+        model = to_sparse_hopfield(model, {"alpha": 1.0 if arguments.alpha is None else arguments.alpha})
+    elif arguments.alpha is not None:
+        raise ValueError(
+            f"{arguments.source!r} is sparse and has an alpha of its own: --alpha {arguments.alpha} is for dense checkpoints."
+        )
+    if arguments.text is None and not arguments.random:
+        print("inspecting on random inputs; what heads do on a text, --text FILE shows.", file=sys.stderr)
     batches = make_batches(arguments, model, tokenizer)
     report = sparsity_report(
         model, batches, rows=arguments.rows, seed=arguments.seed, progress=show_progress(arguments)

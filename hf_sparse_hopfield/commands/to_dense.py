@@ -3,7 +3,7 @@
 
 import argparse
 
-from .common import add_output_arguments, push, show
+from .common import add_output_arguments, check_push, push, show
 
 
 HELP = "make a sparse checkpoint dense"
@@ -24,6 +24,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Convert."""
     from ..integration.checkpoints import dense_checkpoint
 
+    check_push(arguments)
     result = dense_checkpoint(
         arguments.source, arguments.output, overwrite=arguments.overwrite, verify=not arguments.no_verify
     )

@@ -16,7 +16,7 @@ their softmax themselves) -> `retrieve()`.
 - `calibration.py`: `calibrate`, with `observation.py` (looking on while attention modules retrieve), `head_search.py`
   (beta and alpha of every head), `refinement.py` (all of them together, against the dense model) and `resumption.py` (a
   file from which an interrupted calibration goes on)
-- `checkpoints.py`: from disk to disk, written beside, renamed and verified
+- `checkpoints.py`: from disk to disk, verified; `directories.py`: written beside and renamed
 - `cards.py`: model cards; `hub.py`: pushing, also behind `push_to_hub` of models and of the Trainer
 - `inputs.py`: inputs to try a model on
 """

@@ -376,7 +376,7 @@ def _support_text(support: dict[str, list[float]] | None, plotted: bool, counted
     if support is None:
         return "Not counted: neither inputs nor a calibration report were at hand when this card was written."
     shares = [share for layer in support.values() for share in layer]
-    how = "counted on given inputs" if counted else "from calibration, before any refining"
+    how = "counted on given inputs" if counted else "from calibration, with the settings it has chosen"
     text = f"{sum(shares) / len(shares):.1%} of the visible keys get weight in the mean head ({how})."
     if not plotted:
         return f"{text} There is no plot: matplotlib was not installed (`pip install 'hf-sparse-hopfield[cli]'`)."
@@ -430,8 +430,12 @@ def _numbers(values: dict[str, float]) -> str:
 
 def _without_paths(command: str) -> str:
     """A command without the directories of the machine it ran on."""
-    parts = shlex.split(command)
-    return shlex.join(Path(part).name if os.path.isabs(part) else part for part in parts)
+
+    def bare(part: str) -> str:
+        option, equals, value = part.partition("=") if part.startswith("--") else ("", "", part)
+        return f"{option}{equals}{Path(value).name}" if os.path.isabs(value) else part
+
+    return shlex.join(map(bare, shlex.split(command)))
 
 
 def _merged_data(card: ModelCard, ours: ModelCardData) -> ModelCardData:

@@ -1,22 +1,21 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Checkpoints from disk to disk: loaded by their architecture, written beside and renamed, verified by loading again.
+"""Checkpoints from disk to disk: loaded by their architecture, written beside and verified, then renamed.
 
 One copy of the weights is in memory at a time, and one shard while it is written.
 """
 
 import gc
-import glob
+import json
 import os
+import re
 import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import snapshot_download
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -27,54 +26,74 @@ from transformers import (
     GgufConfig,
     PreTrainedModel,
 )
+from transformers.utils import logging
 
 from ..configuration import SparseHopfieldConfig
-from .auto import PREFIX, sparse_model_class
+from .auto import PREFIX, REMOTE_CODE_FILE, sparse_model_class
 from .calibration import CalibrationReport, calibrate
+from .cards import CARD_FILE, PLOT_FILE
 from .convert import to_dense, to_sparse_hopfield
+from .directories import check_output, new_directory
 from .hub import model_card
 from .inputs import random_inputs
 from .refinement import compare_with_dense, main_output
-from .settings import ATTENTION_NAME, attention_sites
+from .settings import ATTENTION_NAME, attention_sites, shortened
 
 
-try:
-    import fcntl
-except ImportError:  # Windows: what a killed process leaves stays there
-    fcntl = None
+logger = logging.get_logger(__name__)
 
 CALIBRATION_FILE = "calibration.json"
+_CONFIG_FILE, _UNVERIFIED = "config.json", "config.json.unverified"
 _COMPARED = 8  # batches
 _TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
 
+# What is written anew, or says nothing true of the result: weights and what was exported from them, and our own files.
+_OWN_FILES = {_CONFIG_FILE, CARD_FILE, PLOT_FILE, CALIBRATION_FILE, REMOTE_CODE_FILE}
+_WEIGHTS = re.compile(r"\.(safetensors|bin|h5|msgpack|ot|pt|pth|ckpt|pb|gguf|onnx|onnx_data|tflite|index\.json)$")
+# What is fetched of a checkpoint on the Hub; the numbered folders are the modules of sentence-transformers.
+_FETCHED = ["*.json", "*.txt", "*.jinja", "*.model", "*.spm", "*.tiktoken", "*.py", "[0-9]*_*/*"]
+_PROCESSOR_FILES = re.compile(r"token|vocab|merges|processor|\.(model|spm|tiktoken)$")
 
-def load_model(path: str, **kwargs: Any) -> PreTrainedModel:
+
+def load_model(path: str, *, config_file: str | None = None, **kwargs: Any) -> PreTrainedModel:
     """
     Load a checkpoint, dense or sparse, as the architecture that it was saved from, in its own dtype.
 
     Args:
         path (`str`): Local directory or Hub id.
+        config_file (`str`, *optional*): Where its configuration is, if not in its place.
         **kwargs: For `from_pretrained`.
     """
     config = AutoConfig.from_pretrained(
-        path, **{key: kwargs[key] for key in ("gguf_file", "revision") if key in kwargs}
+        config_file or path, **{key: kwargs[key] for key in ("gguf_file", "revision") if key in kwargs}
     )
+    kwargs = {"dtype": "auto", **kwargs, **({} if config_file is None else {"config": config})}
     names = [name.removeprefix(PREFIX) for name in config.architectures or []]
     base = next((getattr(transformers, name) for name in names if hasattr(transformers, name)), None)
     if base is None and "gguf_file" in kwargs:  # such a file names no class; what it holds is a language model
-        model_class = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        base = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     elif base is None:
-        model_class = AutoModel
+        return _load_base_model(path, config.architectures, **kwargs)
     elif hasattr(type(config), "base_config_class"):
-        model_class = sparse_model_class(base, type(config).base_config_class)
-    else:
-        model_class = base
-    return model_class.from_pretrained(path, **{"dtype": "auto", **kwargs}).eval()
+        base = sparse_model_class(base, type(config).base_config_class)
+    return base.from_pretrained(path, **kwargs).eval()
+
+
+def _load_base_model(path: str, architectures: list[str] | None, **kwargs: Any) -> PreTrainedModel:
+    """A checkpoint that does not say what it was saved from is a base model, if that takes all its weights."""
+    model, loading = AutoModel.from_pretrained(path, output_loading_info=True, **kwargs)
+    if loading["unexpected_keys"]:
+        raise ValueError(
+            f"the configuration of {path!r} has architectures={architectures}, which tells no class of transformers, and as "
+            f"{type(model).__name__} it would lose {shortened(sorted(loading['unexpected_keys']))}. Name the class in its "
+            'config.json: "architectures": ["..."].'
+        )
+    return model.eval()
 
 
 def load_tokenizer(path: str, **kwargs: Any) -> Any:
     """
-    The processor or tokenizer of a checkpoint; `None` if it has none.
+    The processor or tokenizer of a checkpoint; `None` if it has none. One that is there and does not load is an error.
 
     Args:
         path (`str`): Local directory or Hub id.
@@ -82,100 +101,49 @@ def load_tokenizer(path: str, **kwargs: Any) -> Any:
     """
     if kwargs:  # a GGUF file holds a tokenizer and nothing else
         return AutoTokenizer.from_pretrained(path, **kwargs)
-    for auto in (AutoProcessor, AutoTokenizer):
+    files = [str(file) for file in _files_beside(path) if _PROCESSOR_FILES.search(file.name)]
+    reasons = []
+    for auto in (AutoProcessor, AutoTokenizer) if files else ():
         try:
             return auto.from_pretrained(path)
-        except (OSError, ValueError, KeyError, ImportError):
-            continue
-    return None
+        except Exception as error:  # what is damaged may fail in any way
+            reasons.append(error)
+    if all(isinstance(reason, ImportError) for reason in reasons):
+        for reason in reasons[:1]:
+            logger.warning("The processor of %s needs a package that is not installed: %s", path, reason)
+        return None
+    raise ValueError(
+        f"the tokenizer or processor of {path!r} does not load: {' '.join(str(reasons[-1]).split()) or reasons[-1]!r}. "
+        f"Mend it, or remove its files ({shortened(files)}) for the model alone."
+    )
+
+
+def _files_beside(path: str) -> list[Path]:
+    """
+    What a checkpoint has besides the weights and the configuration of its model: those of its tokenizer, and what other
+    libraries keep there. Paths in its directory.
+
+    Args:
+        path (`str`): Local directory or Hub id.
+    """
+    directory = _directory(path)
+    try:
+        modules = json.loads((directory / "modules.json").read_text(encoding="utf-8"))
+        folders = [directory / module["path"] for module in modules if module["path"]]
+    except (OSError, ValueError, TypeError, KeyError):  # not of sentence-transformers
+        folders = []
+    files = [file for file in directory.iterdir() if file.name not in _OWN_FILES and not _WEIGHTS.search(file.name)]
+    files += [file for folder in folders for file in sorted(folder.rglob("*"))]
+    return [file.relative_to(directory) for file in files if file.is_file() and not file.name.startswith(".")]
+
+
+def _directory(path: str) -> Path:
+    return Path(path) if Path(path).is_dir() else Path(snapshot_download(path, allow_patterns=_FETCHED))
 
 
 def gguf_options(file: str) -> dict[str, Any]:
     """Options of [`load_model`] to read a GGUF file, by its name in the directory: dequantised, in float32."""
     return {"gguf_file": file, "quantization_config": GgufConfig(dequantize=True), "dtype": "float32"}
-
-
-@contextmanager
-def new_directory(output: str | os.PathLike, overwrite: bool = False) -> Iterator[Path]:
-    """
-    A directory that appears under its name only when the context ends well.
-
-    Args:
-        output (`str`): Its name.
-        overwrite (`bool`, *optional*, defaults to `False`): Replace what has this name already.
-
-    Yields:
-        `Path`: Where to write, beside `output`. If the context fails, it is removed.
-    """
-    output = Path(output).absolute()
-    check_output(output, overwrite)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{output.name}.partial-", dir=output.parent))
-    try:
-        with _locked(beside):
-            yield beside
-            beside.chmod(0o777 & ~_umask())
-            if output.exists():
-                old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old-", dir=output.parent))
-                with _locked(old):
-                    os.replace(output, old / output.name)
-                    os.replace(beside, output)
-                    shutil.rmtree(old)
-            else:
-                os.replace(beside, output)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def check_output(output: str | os.PathLike, overwrite: bool) -> None:
-    """
-    Refuse a directory that must not be replaced, and clear up what a killed process has left beside it.
-
-    Args:
-        output (`str`): Directory that is to be written.
-        overwrite (`bool`): Whether it may be replaced.
-    """
-    output = Path(output).absolute()
-    for old in output.parent.glob(f".{glob.escape(output.name)}.old-*"):
-        with _locked(old) as abandoned:
-            if abandoned and not output.exists() and (old / output.name).exists():
-                os.replace(old / output.name, output)
-                print(f"an interrupted run had put {str(output)!r} aside; it is back.", file=sys.stderr)
-            if abandoned:
-                shutil.rmtree(old, ignore_errors=True)
-    for partial in output.parent.glob(f".{glob.escape(output.name)}.partial-*"):
-        with _locked(partial) as abandoned:
-            if abandoned:
-                shutil.rmtree(partial, ignore_errors=True)
-                print(f"removed {partial.name}, which an interrupted run had left.", file=sys.stderr)
-    if output.exists() and not overwrite:
-        raise FileExistsError(f"output {str(output)!r} exists already: choose another name or add --overwrite.")
-    if output.exists() and not output.is_dir():
-        raise NotADirectoryError(f"output {str(output)!r} is a file; it is to be a directory.")
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[bool]:
-    """Yields whether the directory could be locked. The lock ends with the process, however that ends."""
-    if fcntl is None:
-        yield False
-        return
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        locked = True
-    except OSError:  # another process writes there, or the file system knows no locks
-        locked = False
-    try:
-        yield locked
-    finally:
-        os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _shard_size(model: PreTrainedModel) -> int:
@@ -186,7 +154,19 @@ def _shard_size(model: PreTrainedModel) -> int:
 
 @torch.no_grad()
 def _sample(model: PreTrainedModel, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    return main_output(model(**inputs))[1].float().clone()
+    with torch.random.fork_rng(devices=[]):  # some models draw what they look at
+        torch.manual_seed(0)
+        return main_output(model(**inputs))[1].float().clone()
+
+
+def inputs_to_verify(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Random inputs for [`save_verified`]. To be made before hours of work, not after."""
+    try:
+        return random_inputs(model)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} So the result could not be verified; --no_verify (verify=False) writes it without."
+        ) from error
 
 
 def save_verified(
@@ -195,7 +175,8 @@ def save_verified(
     output: str | os.PathLike,
     *,
     overwrite: bool = False,
-    verify: bool = True,
+    inputs: dict[str, torch.Tensor] | None,
+    source: str | None = None,
     extra: Callable[[Path], None] | None = None,
 ) -> dict[str, float]:
     """
@@ -208,38 +189,53 @@ def save_verified(
         tokenizer (*optional*): Its processor or tokenizer.
         output (`str`): Directory.
         overwrite (`bool`, *optional*, defaults to `False`): Replace a directory that exists already.
-        verify (`bool`, *optional*, defaults to `True`): Load what was written and compare its outputs on random inputs.
+        inputs (`dict`, *optional*):
+            From [`inputs_to_verify`]: load what was written and compare its outputs. `None`: do not verify.
+        source (`str`, *optional*):
+            The checkpoint it was made from. What that has besides weights and configuration, the new one gets, too.
         extra (`Callable`, *optional*): Called with the directory, to write more into it.
 
     Returns:
         `dict`: `difference`, the largest one between the outputs before and after; empty without verification.
     """
     model = holder.pop()
-    with new_directory(output, overwrite) as directory:
-        inputs = random_inputs(model) if verify else {}
-        before = _sample(model, inputs) if verify else None
+    with new_directory(output, overwrite, source=source) as directory:
+        before = None if inputs is None else _sample(model, inputs)
         dtype, name = model.dtype, type(model).__name__
         model.save_pretrained(directory, max_shard_size=_shard_size(model))
+        # Until it is verified it does not load, even if this process is killed.
+        os.replace(directory / _CONFIG_FILE, directory / _UNVERIFIED)
         if tokenizer is not None:
             tokenizer.save_pretrained(directory)
+        for file in [] if source is None else _files_beside(source):
+            if not (directory / file).exists():
+                (directory / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(_directory(source) / file, directory / file)
         if extra is not None:
             extra(directory)
-        if not verify:
-            return {}
         del model
         gc.collect()
-        again = load_model(str(directory))
-        if type(again).__name__ != name:
-            raise RuntimeError(f"verification failed: {name} was written, {type(again).__name__} came back.")
-        after = _sample(again, inputs)
-        difference = float((after - before).abs().max())
-        scale = float(before.abs().max().clamp_min(1))
-        if not difference <= _TOLERANCE.get(dtype, 2e-2) * scale:
-            raise RuntimeError(
-                f"verification failed: outputs of the checkpoint differ by up to {difference:.3g} from those of the model "
-                f"that was written (largest output {scale:.3g}). Nothing was kept."
-            )
-    return {"difference": difference}
+        result = {} if inputs is None else {"difference": _verified(directory, name, dtype, inputs, before)}
+        os.replace(directory / _UNVERIFIED, directory / _CONFIG_FILE)
+    return result
+
+
+def _verified(
+    directory: Path, name: str, dtype: torch.dtype, inputs: dict[str, torch.Tensor], before: torch.Tensor
+) -> float:
+    """The largest difference between outputs of before and those of a checkpoint, which must be small."""
+    again = load_model(str(directory), config_file=str(directory / _UNVERIFIED))
+    if type(again).__name__ != name:
+        raise RuntimeError(f"verification failed: {name} was written, {type(again).__name__} came back.")
+    after = _sample(again, inputs)
+    difference = float((after - before).masked_fill(after == before, 0).abs().max())  # also where both are infinite
+    scale = float(before.abs().masked_fill(before.isinf(), 0).max().clamp_min(1))
+    if not difference <= _TOLERANCE.get(dtype, 2e-2) * scale:
+        raise RuntimeError(
+            f"verification failed: outputs of the checkpoint differ by up to {difference:.3g} from those of the model "
+            f"that was written (largest output {scale:.3g}). Nothing was kept."
+        )
+    return difference
 
 
 def convert_checkpoint(
@@ -273,9 +269,9 @@ def convert_checkpoint(
         `dict`: `model` (name of its class), `layers` (how many attention modules are sparse), `comparison` with the dense
         model where there was something to calibrate on, and `difference` after loading again.
     """
-    check_output(output, overwrite)  # before hours of work, not after
-    tokenizer = load_tokenizer(source, **{k: v for k, v in load_options.items() if k == "gguf_file"})
+    check_output(output, overwrite, source=source)  # before hours of work, not after
     model = load_model(source, **load_options)
+    tokenizer = load_tokenizer(source, **{k: v for k, v in load_options.items() if k == "gguf_file"})
     if not hasattr(type(model), "base_model_class"):
         model = to_sparse_hopfield(model, config)
     elif config is not None:
@@ -283,6 +279,7 @@ def convert_checkpoint(
             f"{source!r} is sparse already ({type(model).__name__}); use calibrate to change its settings."
         )
     model = _released(model)
+    verified_on = inputs_to_verify(model) if verify else None
     result: dict[str, Any] = {"model": type(model).__name__}
     report: CalibrationReport | None = None
     if batches is not None:
@@ -302,7 +299,10 @@ def convert_checkpoint(
 
     holder = [model]
     del model
-    return result | save_verified(holder, tokenizer, output, overwrite=overwrite, verify=verify, extra=extra)
+    beside = None if "gguf_file" in load_options else source  # beside a GGUF file there may be anything
+    return result | save_verified(
+        holder, tokenizer, output, overwrite=overwrite, inputs=verified_on, source=beside, extra=extra
+    )
 
 
 def dense_checkpoint(
@@ -314,14 +314,15 @@ def dense_checkpoint(
     Args:
         source, output, overwrite, verify: As for [`convert_checkpoint`].
     """
-    check_output(output, overwrite)  # before hours of work, not after
-    tokenizer, model = load_tokenizer(source), load_model(source)
+    check_output(output, overwrite, source=source)  # before hours of work, not after
+    model, tokenizer = load_model(source), load_tokenizer(source)
     if not hasattr(type(model), "base_model_class"):
         raise ValueError(f"{source!r} is dense already ({type(model).__name__}).")
     holder = [to_dense(_released(model))]
     del model
+    inputs = inputs_to_verify(holder[0]) if verify else None
     result = {"model": type(holder[0]).__name__}
-    return result | save_verified(holder, tokenizer, output, overwrite=overwrite, verify=verify)
+    return result | save_verified(holder, tokenizer, output, overwrite=overwrite, inputs=inputs, source=source)
 
 
 def _released(model: PreTrainedModel) -> PreTrainedModel:

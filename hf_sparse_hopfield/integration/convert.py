@@ -9,7 +9,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..configuration import SparseHopfieldConfig
 from .auto import ClassChange
-from .settings import ATTENTION_NAME, bind, is_bound, is_converted, name_attention
+from .settings import ATTENTION_NAME, bind, configs_of, is_bound, is_converted, name_attention
 
 
 def to_sparse_hopfield(model: PreTrainedModel, config: SparseHopfieldConfig | dict | None = None) -> PreTrainedModel:
@@ -50,9 +50,9 @@ def to_sparse_hopfield(model: PreTrainedModel, config: SparseHopfieldConfig | di
     with ExitStack() as undo:
         undo.callback(change.revert)
         change.apply()
-        for part in model.modules():
-            if isinstance(part, PreTrainedModel) and type(part.config) is change.config_class:
-                part.config.sparse_hopfield = settings
+        for own in configs_of(model):
+            if type(own) is change.config_class:
+                own.sparse_hopfield = settings
         name_attention(model, ATTENTION_NAME)
         bind(model)
         undo.pop_all()

@@ -36,9 +36,15 @@ def main_output(outputs: Any) -> tuple[str, torch.Tensor]:
     logits = getattr(outputs, "logits", None)
     if isinstance(logits, torch.Tensor):
         return "logits", logits
-    for name, value in outputs.items() if hasattr(outputs, "items") else enumerate(outputs):
+    named = [
+        (str(name), value) for name, value in (outputs.items() if hasattr(outputs, "items") else enumerate(outputs))
+    ]
+    # tensors, and if there is none, the first of several (the feature maps of a backbone)
+    for name, value in named + [
+        (name, value[0]) for name, value in named if isinstance(value, (tuple, list)) and value
+    ]:
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.ndim and name != "loss":
-            return str(name), value
+            return name, value
     raise ValueError(f"the model returns no tensor that could be compared, only {type(outputs).__name__}.")
 
 

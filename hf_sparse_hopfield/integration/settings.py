@@ -270,10 +270,15 @@ def name_attention(model: "PreTrainedModel", attn_implementation: str | dict | N
                 name = "eager"
             part.config._attn_implementation_internal = name
             part.config._attn_implementation_internal = part.get_correct_attn_implementation(name)
-    if not isinstance(attn_implementation, dict):
-        for config in configs_of(model):  # copies that other modules keep, as the rotary embeddings of Granite SWA do
-            if config._attn_implementation == ATTENTION_NAME:
-                config._attn_implementation_internal = model.config._attn_implementation
+    # Modules that are no models may keep a copy of the configuration for themselves: the encoders of CANINE, the rotary
+    # embeddings of Granite SWA. Outer models come first, so that the innermost one around a module decides.
+    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    owned = {id(part.config) for part in parts}
+    for part in parts:
+        for module in part.modules():
+            config = getattr(module, "config", None)
+            if isinstance(config, PreTrainedConfig) and id(config) not in owned:
+                config._attn_implementation_internal = part.config._attn_implementation
 
 
 def apply_settings(model: "PreTrainedModel", settings: dict[str, dict[str, "torch.Tensor"]]) -> None:

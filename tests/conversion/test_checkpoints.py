@@ -11,17 +11,26 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, CLIPImageProcessor, LlavaProcessor, ViTImageProcessor
 
 from hf_sparse_hopfield import to_sparse_hopfield
 from hf_sparse_hopfield.cli import main
 from hf_sparse_hopfield.demo import make_tokenizer
 from hf_sparse_hopfield.demo_text import TEXT
-from hf_sparse_hopfield.integration import checkpoints
-from hf_sparse_hopfield.integration.checkpoints import convert_checkpoint, load_model, new_directory, save_verified
+from hf_sparse_hopfield.integration import checkpoints, directories
+from hf_sparse_hopfield.integration.checkpoints import (
+    convert_checkpoint,
+    dense_checkpoint,
+    inputs_to_verify,
+    load_model,
+    load_tokenizer,
+    save_verified,
+)
+from hf_sparse_hopfield.integration.directories import check_output, new_directory
 from hf_sparse_hopfield.integration.hub import model_card
 
-from ..tiny_models import tiny_inputs, tiny_model, tiny_output
+from ..tiny_families import tiny_family
+from ..tiny_models import SPECIFICATIONS, tiny_inputs, tiny_model, tiny_output
 
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +62,7 @@ def test_there_and_back(name, tmp_path):
     sparse = load_model(str(tmp_path / "sparse"))
     assert type(sparse).__name__ == f"SparseHopfield{type(model).__name__}"
     assert not torch.allclose(tiny_output(sparse, tiny_inputs(name)), expected)
-    checkpoints.dense_checkpoint(str(tmp_path / "sparse"), tmp_path / "again")
+    dense_checkpoint(str(tmp_path / "sparse"), tmp_path / "again")
     again = load_model(str(tmp_path / "again"))
     assert type(again) is type(model)
     assert all(torch.equal(again.state_dict()[key], value) for key, value in weights.items())
@@ -121,8 +130,28 @@ def test_errors_are_told_before_work(source, tmp_path, capsys):
     assert "dense already" in capsys.readouterr().err
     assert main(["convert", str(source), output, "--to_dense", "--beta", "2"]) == 1
     assert "--beta" in capsys.readouterr().err
-    assert main(["convert", str(source), output, "--refine_steps", "3"]) == 1
-    assert "--refine_steps needs" in capsys.readouterr().err
+    for name, value in {
+        **{
+            "refine_steps": 3,
+            "refine_on": "loss",
+            "learning_rate": 0.1,
+            "max_error": 0.05,
+            "rows": 64,
+            "objective": "kl",
+        },
+        **{"target_support": 0.5, "search_batches": 8, "seed": 0, "length": 512, "batches": 3, "batch_size": 1},
+    }.items():
+        assert main(["convert", str(source), output, f"--{name}", str(value)]) == 1
+        assert f"--{name} needs something to calibrate on" in capsys.readouterr().err
+    text = ["--text", str(tmp_path / "text.txt")]
+    for wrong, match in (
+        (["--max_error", "0.1"], "--max_error is for --alpha search"),
+        (["--max_error", "0.1", "--budget", "0.1"], "--max_error is for --alpha search without --budget"),
+        (["--refine_steps", "0", "--learning_rate", "0.1"], "--learning_rate is for refining"),
+        (["--budget", "0.1", "--refine_on", "loss"], "--refine_on is for refining"),
+    ):
+        assert main(["convert", str(source), output, *text, *wrong]) == 1
+        assert match in capsys.readouterr().err
     with pytest.raises(ValueError, match="refine_steps"):
         main(["convert", str(source), output, "--refine_steps", "3", "--debug"])
     with pytest.raises(SystemExit) as stop:
@@ -146,6 +175,134 @@ def test_a_full_disk_leaves_nothing(source, tmp_path):
     assert not output.exists() and leftovers(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "model_type",
+    [
+        *("clip", "blip", "videomae", "segformer", "vision-encoder-decoder", "patchtst", "time_series_transformer"),
+        *("wav2vec2", "marian", "esm", "speech_to_text", "mixtral", "swin", "siglip_vision_model", "canine"),
+    ],
+)
+def test_families_are_converted_and_verified(model_type, tmp_path):
+    changes = {"image_size": 64, "patch_size": 2, "window_size": 4} if model_type == "swin" else {}
+    tiny_family(model_type, **changes).save_pretrained(tmp_path / "dense")
+    result = convert_checkpoint(str(tmp_path / "dense"), tmp_path / "sparse", {"alpha": 1.5})
+    assert result["difference"] < 1e-3
+    assert dense_checkpoint(str(tmp_path / "sparse"), tmp_path / "again")["difference"] < 1e-3
+    keys = [load_file(tmp_path / name / "model.safetensors").keys() for name in ("dense", "again")]
+    assert keys[0] == keys[1]
+
+
+def test_where_no_inputs_can_be_made_it_is_told_at_once(tmp_path, capsys, monkeypatch):
+    tiny_family("bros").save_pretrained(tmp_path / "dense")  # wants the boxes of words
+    arguments = ["convert", str(tmp_path / "dense"), str(tmp_path / "out")]
+    monkeypatch.setattr(checkpoints, "calibrate", lambda *args, **kwargs: pytest.fail("too late"))
+    assert main([*arguments, "--random", "--refine_steps", "0"]) == 1
+    error = capsys.readouterr().err
+    assert "no random inputs could be made that SparseHopfieldBrosModel takes" in error and "--no_verify" in error
+    assert main([*arguments, "--no_verify"]) == 0
+
+
+def test_a_broken_tokenizer_is_told(source, tmp_path, capsys):
+    (source / "tokenizer.json").write_text("{broken")
+    assert main(["convert", str(source), str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert "tokenizer.json" in error and "does not load" in error and not (tmp_path / "out").exists()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (source / name).unlink()
+    assert load_tokenizer(str(source)) is None
+    assert main(["convert", str(source), str(tmp_path / "out")]) == 0
+
+
+def test_a_checkpoint_without_its_architecture_loses_no_weights(source, tmp_path, capsys):
+    config = json.loads((source / "config.json").read_text())
+    del config["architectures"]
+    (source / "config.json").write_text(json.dumps(config))
+    assert main(["convert", str(source), str(tmp_path / "out")]) == 1
+    assert "architectures=None" in (error := capsys.readouterr().err) and "lm_head.weight" in error
+    tiny_model("llama").model.save_pretrained(tmp_path / "base")
+    config = json.loads((tmp_path / "base" / "config.json").read_text())
+    del config["architectures"]
+    (tmp_path / "base" / "config.json").write_text(json.dumps(config))
+    assert main(["convert", str(tmp_path / "base"), str(tmp_path / "out"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "SparseHopfieldLlamaModel"
+
+
+def test_what_other_libraries_keep_beside_is_kept(source, tmp_path):
+    """Files of sentence-transformers, as MiniLM has them."""
+    modules = [{"idx": 0, "path": "", "type": "Transformer"}, {"idx": 1, "path": "1_Pooling", "type": "Pooling"}]
+    kept = {
+        "modules.json": json.dumps([*modules, {"idx": 2, "path": "2_Dense", "type": "Dense"}]),
+        "sentence_bert_config.json": '{"max_seq_length": 256}',
+        "config_sentence_transformers.json": "{}",
+        "1_Pooling/config.json": '{"pooling_mode_mean_tokens": true}',
+        "2_Dense/model.safetensors": "weights",
+        "LICENSE": "free",
+    }
+    left = {"pytorch_model.bin": "old", "onnx/model.onnx": "dense", "README.md": "# MiniLM", ".hidden": "x"}
+    for name, text in {**kept, **left}.items():
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_text(text)
+    convert_checkpoint(str(source), tmp_path / "sparse", {"alpha": 1.5})
+    dense_checkpoint(str(tmp_path / "sparse"), tmp_path / "again")
+    for directory in ("sparse", "again"):
+        for name, text in kept.items():
+            assert (tmp_path / directory / name).read_text() == text
+        assert not any((tmp_path / directory / name).exists() for name in left if name != "README.md")
+    assert not (tmp_path / "again" / "README.md").exists()  # it was about the sparse model
+    assert not list((tmp_path / "again").glob("*.py"))
+
+
+def test_processors_are_asked_for_their_tokenizer(tmp_path, capsys):
+    tokenizer = make_tokenizer()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    text_config = {**SPECIFICATIONS["llava"][2]["text_config"], "vocab_size": len(tokenizer)}
+    image_token_id = tokenizer.convert_tokens_to_ids("<image>")
+    tiny_model("llava", text_config=text_config, image_token_id=image_token_id).save_pretrained(tmp_path / "llava")
+    image_processor = CLIPImageProcessor(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8})
+    LlavaProcessor(image_processor, tokenizer, patch_size=4).save_pretrained(tmp_path / "llava")
+    (tmp_path / "text.txt").write_text("to be or not to be " * 40)
+    text = ["--text", str(tmp_path / "text.txt"), "--length", "12", "--batches", "2", "--refine_steps", "0", "--json"]
+    result = main(["convert", str(tmp_path / "llava"), str(tmp_path / "out"), "--layers", "language_model", *text])
+    captured = capsys.readouterr()
+    assert result == 0, captured.err
+    assert "warnings" not in json.loads(captured.out)["calibration"]
+    assert main(["convert", str(tmp_path / "llava"), str(tmp_path / "two"), *text]) == 0
+    assert "do not reach 2 of the 4" in json.loads(capsys.readouterr().out)["calibration"]["warnings"][0]
+
+    tiny_model("vit").save_pretrained(tmp_path / "vit")
+    ViTImageProcessor(size={"height": 8, "width": 8}).save_pretrained(tmp_path / "vit")
+    assert main(["convert", str(tmp_path / "vit"), str(tmp_path / "three"), *text]) == 1
+    assert "no tokenizer" in capsys.readouterr().err
+
+
+def test_sparsemax_has_its_own_refinement(source, tmp_path, monkeypatch, capsys):
+    seen = []
+
+    def convert_checkpoint(*args, calibration, **kwargs):
+        seen.append((calibration["refine_steps"], calibration["learning_rate"]))
+        return {}
+
+    monkeypatch.setattr(checkpoints, "convert_checkpoint", convert_checkpoint)
+    usual, sparsemax = (32, 0.05), (64, 0.1)
+    for alpha in (1.5, 2.0):
+        to_sparse_hopfield(tiny_model("llama"), {"alpha": alpha}).save_pretrained(tmp_path / str(alpha))
+    settings = {"alpha": 1.5, "overrides": {0: {"alpha": [2.0, 1.9, 1.8, 1.8]}, 1: {"alpha": 2.0}}}
+    to_sparse_hopfield(tiny_model("llama"), settings).save_pretrained(tmp_path / "searched")
+    for command, origin, alpha, expected in (
+        ("convert", source, ["--alpha", "1.5"], usual),
+        ("convert", source, [], sparsemax),
+        ("convert", source, ["--alpha", "search"], usual),
+        ("calibrate", tmp_path / "1.5", [], usual),
+        ("calibrate", tmp_path / "1.5", ["--alpha", "2"], sparsemax),
+        ("calibrate", tmp_path / "2.0", [], sparsemax),
+        ("calibrate", tmp_path / "2.0", ["--alpha", "search"], usual),
+        ("calibrate", tmp_path / "searched", [], sparsemax),
+        ("calibrate", source, [], sparsemax),
+    ):
+        assert main([command, str(origin), str(tmp_path / "out"), *alpha, "--random"]) == 0
+        assert seen[-1] == expected
+
+
 def test_a_damaged_checkpoint_is_told(source, tmp_path, capsys):
     weights = source / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
@@ -163,23 +320,68 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(model), "save_pretrained", disk_is_full)
     with pytest.raises(OSError, match="No space"):
-        save_verified([model], None, tmp_path / "out")
+        save_verified([model], None, tmp_path / "out", inputs=None)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_old_directory_survives_a_failure(tmp_path):
+def test_an_old_directory_survives_a_failure(tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "config.json").write_text("{}")
     (tmp_path / "out" / "precious").write_text("kept")
     with pytest.raises(RuntimeError), new_directory(tmp_path / "out", overwrite=True) as directory:
         (directory / "half").write_text("done")
         raise RuntimeError
     assert (tmp_path / "out" / "precious").read_text() == "kept"
+
+    replace = os.replace
+
+    def failing(old, new):  # the second of the two renames
+        if Path(old).name.startswith(".out.partial-"):
+            raise OSError(5, "Input/output error")
+        replace(old, new)
+
+    monkeypatch.setattr(directories.os, "replace", failing)
+    with pytest.raises(OSError, match="Input/output"), new_directory(tmp_path / "out", overwrite=True):
+        pass
+    monkeypatch.undo()
+    assert (tmp_path / "out" / "precious").read_text() == "kept" and leftovers(tmp_path) == []
     with new_directory(tmp_path / "out", overwrite=True) as directory:
         (directory / "new").write_text("whole")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["new"]
     assert leftovers(tmp_path) == []
     with pytest.raises(FileExistsError, match="overwrite"), new_directory(tmp_path / "out"):
         pass
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_appears_in_the_meantime_is_not_replaced(overwrite, tmp_path):
+    with (
+        pytest.raises(FileExistsError, match="no config.json" if overwrite else "--overwrite"),
+        new_directory(tmp_path / "out", overwrite) as directory,
+    ):
+        (directory / "new").write_text("whole")
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "precious").write_text("kept")
+    assert (tmp_path / "out" / "precious").read_text() == "kept" and leftovers(tmp_path) == []
+
+
+def test_neither_the_source_nor_foreign_things_are_replaced(source, tmp_path, capsys):
+    (tmp_path / "letter.txt").write_text("dear")
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    for output, match in (
+        (tmp_path, "is the source or has it inside"),
+        (source, "is the source or has it inside"),
+        (source / "..", "is the source or has it inside"),
+    ):
+        assert main(["convert", str(source), str(output), "--overwrite"]) == 1
+        assert match in capsys.readouterr().err
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("dear")
+    assert main(["convert", str(source), str(tmp_path / "other"), "--overwrite"]) == 1
+    assert "no config.json" in capsys.readouterr().err
+    assert (tmp_path / "other" / "letter.txt").exists()
+    assert sorted({path.name for path in tmp_path.rglob("*")} - {"other"}) == sorted(set(before))
+    check_output(source / "sparse", overwrite=True, source=str(source))  # inside the source is fine
 
 
 def test_verification_finds_damage(tmp_path, monkeypatch):
@@ -193,8 +395,25 @@ def test_verification_finds_damage(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoints, "load_model", damaged)
     with pytest.raises(RuntimeError, match="verification failed"):
-        save_verified([to_sparse_hopfield(tiny_model("bert"))], None, tmp_path / "out")
+        model = to_sparse_hopfield(tiny_model("bert"))
+        save_verified([model], None, tmp_path / "out", inputs=inputs_to_verify(model))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_loads_before_it_is_verified(tmp_path, monkeypatch):
+    load, seen = checkpoints.load_model, []
+
+    def looking(path, **kwargs):
+        with pytest.raises(ValueError, match="Unrecognized model"):
+            AutoModelForCausalLM.from_pretrained(path)
+        seen.append(path)
+        return load(path, **kwargs)
+
+    monkeypatch.setattr(checkpoints, "load_model", looking)
+    model = to_sparse_hopfield(tiny_model("llama"))
+    save_verified([model], None, tmp_path / "out", inputs=inputs_to_verify(model))
+    assert len(seen) == 1 and type(load(str(tmp_path / "out"))) is type(model)
+    assert not (tmp_path / "out" / "config.json.unverified").exists()
 
 
 def test_a_killed_conversion_cleans_up(source, tmp_path):
@@ -227,7 +446,7 @@ def test_what_kill_leaves_is_cleared_up_by_the_next_run(tmp_path, capsys):
     os.waitpid(child, 0)
     assert len(leftovers(tmp_path)) == 1
     with pytest.raises(FileExistsError):
-        checkpoints.check_output(tmp_path / "out", overwrite=False)
+        check_output(tmp_path / "out", overwrite=False)
     assert leftovers(tmp_path) == [] and "interrupted run" in capsys.readouterr().err
 
     # killed between the two renames: the directory that was to be replaced comes back, and is not replaced unasked
@@ -277,6 +496,8 @@ def test_model_card_names_a_hub_id_but_no_path(tmp_path):
     card = model_card(model, base_model="owner/name", comparison={"cosine": 0.99})
     assert card.data.base_model == "owner/name" and "0.99" in card.text
     assert model_card(model, base_model=str(tmp_path)).data.base_model is None
+    card = model_card(model, command=f"convert {tmp_path}/in out --text={tmp_path}/text.txt --alpha=1.5")
+    assert "convert in out --text=text.txt --alpha=1.5" in card.text and str(tmp_path) not in card.text
 
 
 def test_push_uploads_what_was_written(source, tmp_path, monkeypatch, capsys):
@@ -291,6 +512,12 @@ def test_push_uploads_what_was_written(source, tmp_path, monkeypatch, capsys):
     assert main(["convert", *arguments]) == 0
     assert json.loads(capsys.readouterr().out)["pushed"] == "https://hub/commit"
     assert pushed[0][:2] == ("me/mine", True) and {"README.md", "model.safetensors"} <= set(pushed[0][2])
+    arguments = [str(source), str(tmp_path / "two"), "--push_to_hub", "me/mine", "--json"]
+    assert main(["convert", *arguments]) == 0 and pushed[1][1] is None  # up to the owner's settings
+    for wrong, match in ((["--push_to_hub", "a/b/c"], "a/b/c"), (["--private"], "--push_to_hub")):
+        capsys.readouterr()
+        assert main(["convert", str(source), str(tmp_path / "three"), *wrong]) == 1
+        assert match in capsys.readouterr().err and not (tmp_path / "three").exists()
 
 
 @pytest.mark.slow

@@ -146,6 +146,14 @@ def test_there_and_back_from_a_loaded_model(model_type, tmp_path):
         assert json.loads((tmp_path / f"again{number}" / "config.json").read_text())["model_type"] == model_type
 
 
+def test_copies_of_the_configuration_are_converted_too():
+    """The two small encoders of CANINE are no models, but have a configuration of their own."""
+    model = to_sparse_hopfield(tiny_family("canine"), {"alpha": 1.5})
+    sites = attention_sites(model)
+    assert len(sites) == 4 and all(site.module.sparse_hopfield()[1] == 1.5 for site in sites)
+    assert not any(hasattr(site.module, "sparse_hopfield") for site in attention_sites(to_dense(model)))
+
+
 def test_without_the_plugin_loading_fails_and_trusting_the_checkpoint_loads_it(tmp_path):
     model = to_sparse_hopfield(tiny_model("bert"), LEARNED)
     model.save_pretrained(tmp_path / "trusted")
