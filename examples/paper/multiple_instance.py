@@ -29,12 +29,13 @@ from hf_sparse_hopfield.models import (
     MultipleInstanceCollator,
     SparseHopfieldForMultipleInstanceClassification,
     SparseHopfieldMultipleInstanceConfig,
+    standardization,
 )
 
 
 sys.path.append(str(Path(__file__).parents[1]))  # the training scripts
 
-from run_multiple_instance import read_npz, smoke_data, standardization  # noqa: E402
+from run_multiple_instance import instances_of, read_npz, smoke_data  # noqa: E402
 
 
 DATASETS = {"Tiger": "tiger", "Fox": "fox", "Elephant": "elephant", "UCSB": "ucsb_breast_cancer"}
@@ -141,9 +142,8 @@ class StackedTraining:
         torch.manual_seed(seed)
         self.bags, self.splits = bags, splits
         self.model = stack([SparseHopfieldForMultipleInstanceClassification(config) for _ in splits])
-        statistics_of = [standardization([self._own(bag) for bag in split.train]) for split in splits]
-        self.mean = torch.tensor(np.stack([mean for mean, _ in statistics_of])).float()[:, None, None]
-        self.deviation = torch.tensor(np.stack([deviation for _, deviation in statistics_of])).float()[:, None, None]
+        scales = [standardization(instances_of([self._own(bag) for bag in split.train])) for split in splits]
+        self.mean, self.deviation = (torch.stack(each).float()[:, None, None] for each in zip(*scales, strict=True))
 
     def _own(self, bag: int) -> np.ndarray:
         return self.bags.instances[bag, : int(self.bags.mask[bag].sum())].numpy()
