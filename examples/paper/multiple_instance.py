@@ -12,6 +12,7 @@ trained as one stack (stacking.py).
 """
 
 import itertools
+import math
 import statistics
 import sys
 from collections.abc import Iterable
@@ -290,7 +291,12 @@ def _claims(found: dict[tuple[str, str], dict[str, Any]]) -> list[tuple[str, str
                 mean, deviation = paper[dataset]
                 inside.append(means[dataset, model] >= mean - deviation)
                 if not inside[-1]:
-                    notes.append(f"{dataset} {model} {means[dataset, model]:.3f} < {mean:.3f} - {deviation:.3f}")
+                    folds = found[dataset, model]["folds"]
+                    spread_of_folds = statistics.stdev(value for seed in folds for value in seed)
+                    notes.append(
+                        f"{dataset} {model} {means[dataset, model]:.3f} < {mean:.3f} - {deviation:.3f}, with a standard error "
+                        f"of {spread_of_folds / math.sqrt(len(folds[0])):.3f} over the folds"
+                    )
     everything = len(inside) == len(DATASETS) * len(MODELS)
     verdict = (
         "not run" if not inside else "reproduced" if all(inside) and everything else "partly" if any(inside) else "not"
@@ -299,7 +305,13 @@ def _claims(found: dict[tuple[str, str], dict[str, Any]]) -> list[tuple[str, str
         (
             "AUC of the four models on the four sets (our bar: within the paper's deviation, or above)",
             verdict,
-            f"{sum(inside)} of {len(inside)} run" + (f"; below: {', '.join(notes)}" if notes else ""),
+            f"{sum(inside)} of the {len(inside)} that were run"
+            + (
+                f"; below: {'; '.join(notes)}. The paper's deviations are those of means over other folds of the same bags, and "
+                "say nothing about other bags: a fold of UCSB has 5 or 6."
+                if notes
+                else ""
+            ),
         )
     )
     for kind in ("Hopfield", "pooling"):
