@@ -13,20 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import (
-    DataArguments,
-    check_columns,
-    check_labels,
-    finish,
-    first_batches,
-    label_numbers,
-    load_config,
-    load_model,
-    load_splits,
-    parse_arguments,
-    train,
-)
+from common import parse_arguments, run
+from data_loading import DataArguments, check_columns, first_batches, label_numbers, load_splits, wanted_splits
 from datasets import Dataset
+from modelling import class_names, label_values, load_config, load_model
 from run_text_classification import classification_metrics
 from transformers import AutoImageProcessor, AutoModelForImageClassification, PreTrainedConfig, ViTImageProcessor
 
@@ -71,8 +61,10 @@ def read_npz(path: str, split: str) -> Dataset:
     """Reader of `.npz` files, for [`load_splits`]."""
     with np.load(path) as arrays:
         images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"]
-    if len(images) != len(labels):
-        raise ValueError(f"there are {len(images)} images and {len(labels)} labels")
+    if labels.shape != images.shape[:1]:
+        raise ValueError(
+            f"there are {len(images)} images, but y_{split} has the shape {labels.shape}, one label an image"
+        )
     return Dataset.from_dict({"image": list(images), "label": labels.tolist()})
 
 
@@ -80,6 +72,17 @@ def image_size(config: PreTrainedConfig) -> tuple[int, int]:
     """Height and width of the images that a model takes."""
     size = config.image_size
     return (size[0], size[1]) if isinstance(size, (list, tuple)) else (size, size)
+
+
+def as_bytes(pixels: np.ndarray) -> np.ndarray:
+    """Pixels as bytes: integers from 0 to 255 as they are, floating point numbers from 0 to 1 scaled."""
+    largest = 1 if pixels.dtype.kind == "f" else 255
+    if pixels.dtype.kind not in "uif" or not ((pixels >= 0) & (pixels <= largest)).all():
+        raise ValueError(
+            "pixels must be integers from 0 to 255 or floating point numbers from 0 to 1, got "
+            f"{pixels.dtype} from {pixels.min()} to {pixels.max()}"
+        )
+    return np.round(pixels * 255).astype(np.uint8) if largest == 1 else pixels.astype(np.uint8)
 
 
 def decode(dataset: Dataset, split: str, column: str, config: PreTrainedConfig) -> Dataset:
@@ -96,7 +99,7 @@ def decode(dataset: Dataset, split: str, column: str, config: PreTrainedConfig) 
             if isinstance(value, dict):
                 value = value["bytes"] if value.get("bytes") is not None else value["path"]
             if isinstance(value, (list, np.ndarray)):
-                image = image_module.fromarray(np.asarray(value, dtype=np.uint8))
+                image = image_module.fromarray(as_bytes(np.asarray(value)))
             else:
                 image = image_module.open(io.BytesIO(value) if isinstance(value, bytes) else value)
             image = image.convert(mode)
@@ -150,17 +153,12 @@ class ImageTrainer(SparseHopfieldTrainer):
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Train, evaluate, test; returns the summary."""
-    model_arguments, data, sparse, training = parse_arguments(ImageClassificationArguments, SMOKE, argv)
-    splits = load_splits(data, smoke_data, {".npz": read_npz}, test=training.do_predict)
+    arguments = parse_arguments(ImageClassificationArguments, SMOKE, argv)
+    model_arguments, data, sparse, training, _ = arguments
+    splits = load_splits(data, smoke_data, {".npz": read_npz}, wanted_splits(training))
     check_columns(splits, {"image_column": data.image_column, "label_column": data.label_column})
-    labels = check_labels(splits, data.label_column, data.num_labels)
-    config = load_config(
-        model_arguments,
-        "vit",
-        num_labels=len(labels),
-        id2label=dict(enumerate(labels)),
-        label2id={name: number for number, name in enumerate(labels)},
-    )
+    labels = class_names(model_arguments, data, splits)
+    config = load_config(model_arguments, "vit", **label_values(labels))
     images = {}
     for split, dataset in splits.items():
         decoded = decode(dataset, split, data.image_column, config)
@@ -190,14 +188,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         compute_metrics=classification_metrics,
         sparse_hopfield_args=sparse,
     )
-    training_metrics = train(trainer)
-    quality: dict[str, float] = {}
-    if training.do_eval:
-        quality |= trainer.evaluate()
-    if training.do_predict and "test" in images:
-        quality |= trainer.predict(images["test"]).metrics
-    quality = {key: value for key, value in quality.items() if key.endswith(("accuracy", "f1", "loss"))}
-    return finish(trainer, training_metrics, quality, "image-classification", data, model_arguments.model_name_or_path)
+    return run(trainer, arguments, images, "image-classification", keep=("accuracy", "f1", "loss"))
 
 
 if __name__ == "__main__":

@@ -8,26 +8,15 @@ has `features`, one row an instance, `bag_ids`, the number of the bag of each, a
 on the training bags. `--smoke` shows that it works.
 """
 
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from common import (
-    DataArguments,
-    ModelArguments,
-    check_columns,
-    check_labels,
-    finish,
-    label_numbers,
-    load_config,
-    load_model,
-    load_splits,
-    parse_arguments,
-    train,
-    write_json,
-)
+import torch
+from common import Scale, load_scale, parse_arguments, run
+from data_loading import DataArguments, check_columns, label_numbers, load_splits, wanted_splits
 from datasets import Dataset
+from modelling import ModelArguments, class_names, label_values, load_model, own_config
 from transformers import AutoModelForSequenceClassification, EvalPrediction
 
 from hf_sparse_hopfield.extras import require
@@ -35,7 +24,6 @@ from hf_sparse_hopfield.models import MultipleInstanceCollator, SparseHopfieldMu
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer
 
 
-MODEL_TYPE = SparseHopfieldMultipleInstanceConfig.model_type
 SMOKE = (
     "--max_steps 150 --learning_rate 1e-2 --per_device_train_batch_size 32 --logging_steps 50 "
     "--config_overrides embedding_layers=1,embedding_size=32"
@@ -80,6 +68,8 @@ def read_npz(path: str, split: str = "train") -> Dataset:
     """
     with np.load(path) as content:
         features, owners, labels = (np.asarray(content[name]) for name in ("features", "bag_ids", "bag_labels"))
+    if not np.array_equal(labels, labels.astype(int)):
+        raise ValueError("bag_labels must be whole numbers")
     missing = sorted(set(range(len(labels))) - set(owners.tolist()))
     if missing or len(owners) != len(features) or owners.max(initial=-1) >= len(labels):
         raise ValueError(
@@ -112,27 +102,17 @@ def to_bags(splits: dict[str, Dataset], data: MultipleInstanceArguments, labels:
     return bags
 
 
-def standardization(bags: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """
-    Mean and deviation of the features over all instances of some bags; constant features have deviation 1.
-
-    Args:
-        bags (`list[np.ndarray]`): Bags of shape `(instances, features)`.
-    """
-    instances = np.concatenate(bags).astype(np.float64)
-    # Of a constant column rounding can leave a deviation of 1e-16, and dividing by that makes noise of it.
-    varies = instances.max(0) > instances.min(0)
-    return instances.mean(0), np.where(varies, instances.std(0), 1.0)
+def instances_of(bags: list[np.ndarray]) -> torch.Tensor:
+    """All instances of some bags of shape `(instances, features)`, to be standardised on."""
+    return torch.from_numpy(np.concatenate(bags).astype(np.float64))
 
 
-def standardize(bags: dict[str, list[dict]], path: str) -> None:
-    """Standardise all splits with mean and deviation of the training bags, and write these down."""
-    mean, deviation = standardization([bag["instances"] for bag in bags["train"]])
+def standardize(bags: dict[str, list[dict]], scale: Scale) -> None:
+    """Standardise all bags of all splits."""
+    mean, deviation = (values.numpy() for values in scale)
     for split in bags.values():
         for bag in split:
             bag["instances"] = ((bag["instances"] - mean) / deviation).astype(np.float32)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_json(path, {"mean": mean.tolist(), "deviation": deviation.tolist()})
 
 
 def make_config(
@@ -146,26 +126,12 @@ def make_config(
     asked = {"input_size": width, "num_labels": len(labels)}
     if data.aggregation is not None:
         asked["aggregation"] = data.aggregation
-    if model_arguments.model_name_or_path:
-        config = load_config(model_arguments, MODEL_TYPE)
-        for name, value in asked.items():
-            if getattr(config, name) != value:
-                raise ValueError(
-                    f"{model_arguments.model_name_or_path} has {name}={getattr(config, name)}, but it is {value} here."
-                )
-        if not sparse.sparse_hopfield and config.alpha != 1.0:
-            raise ValueError(
-                f"sparse_hopfield=False asks for softmax, but {model_arguments.model_name_or_path} has "
-                f"alpha={config.alpha}."
-            )
-        return config
     settings = sparse.layer_settings()
-    asked |= {name: settings[name] for name in ("alpha", "beta", "learn_alpha", "learn_beta")}
-    asked |= {"update_steps": settings["steps"] - 1, "update_eps": settings["tolerance"]}
-    names = {"id2label": dict(enumerate(labels)), "label2id": {name: number for number, name in enumerate(labels)}}
-    config = load_config(model_arguments, MODEL_TYPE, **asked, **names)
-    # Made once more from its content: a configuration checks itself when it is made, not when something in it is set.
-    return SparseHopfieldMultipleInstanceConfig.from_dict(config.to_dict())
+    retrieval = {name: settings[name] for name in ("alpha", "beta", "learn_alpha", "learn_beta")}
+    retrieval |= {"update_steps": settings["steps"] - 1, "update_eps": settings["tolerance"]}
+    required = {} if sparse.sparse_hopfield else {"alpha": 1.0}
+    names = {key: value for key, value in label_values(labels).items() if key != "num_labels"}
+    return own_config(model_arguments, SparseHopfieldMultipleInstanceConfig, asked, {**retrieval, **names}, required)
 
 
 def bag_metrics(prediction: EvalPrediction) -> dict[str, float]:
@@ -180,15 +146,20 @@ def bag_metrics(prediction: EvalPrediction) -> dict[str, float]:
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Train, evaluate, test; returns the summary."""
-    model_arguments, data, sparse, training = parse_arguments(MultipleInstanceArguments, SMOKE, argv)
-    splits = load_splits(data, smoke_data, {".npz": read_npz})
+    arguments = parse_arguments(MultipleInstanceArguments, SMOKE, argv)
+    model_arguments, data, sparse, training, _ = arguments
+    splits = load_splits(data, smoke_data, {".npz": read_npz}, wanted_splits(training))
     check_columns(splits, {"instances_column": data.instances_column, "label_column": data.label_column})
-    labels = check_labels(splits, data.label_column, data.num_labels)
+    labels = class_names(model_arguments, data, splits)
     bags = to_bags(splits, data, labels)
-    if data.standardize and "train" in bags:
-        standardize(bags, os.path.join(training.output_dir, "standardization.json"))
     width = next(iter(bags.values()))[0]["instances"].shape[1]
     config = make_config(model_arguments, data, sparse, width, labels)
+    scale = None
+    if data.standardize:
+        rows = instances_of([bag["instances"] for bag in bags["train"]]) if "train" in bags else None
+        scale = load_scale(arguments, rows)
+    if scale is not None:
+        standardize(bags, scale)
     model = load_model(model_arguments, config, AutoModelForSequenceClassification)
     if config.aggregation in ("pooling", "hopfield"):
         model = sparse.prepare(model)
@@ -202,16 +173,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         compute_metrics=bag_metrics,
         sparse_hopfield_args=sparse,
     )
-    training_metrics = train(trainer)
-    quality: dict[str, float] = {}
-    if training.do_eval:
-        quality |= trainer.evaluate()
-    if training.do_predict and "test" in bags:
-        quality |= trainer.predict(bags["test"]).metrics
-    quality = {key: value for key, value in quality.items() if key.endswith(("accuracy", "roc_auc", "loss"))}
-    return finish(
-        trainer, training_metrics, quality, "tabular-classification", data, model_arguments.model_name_or_path
-    )
+    keep = ("accuracy", "roc_auc", "loss")
+    return run(trainer, arguments, bags, "tabular-classification", keep, scale=scale)
 
 
 if __name__ == "__main__":

@@ -6,22 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from common import (
+from common import parse_arguments, run
+from data_loading import (
     DataArguments,
     check_columns,
-    check_labels,
-    finish,
+    check_texts,
     first_batches,
     label_numbers,
-    load_config,
-    load_model,
     load_splits,
-    load_tokenizer,
-    parse_arguments,
-    token_values,
-    train,
+    wanted_splits,
 )
 from datasets import Dataset
+from modelling import class_names, label_values, load_config, load_model, load_tokenizer, token_values
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, EvalPrediction
 
 from hf_sparse_hopfield.extras import require
@@ -60,7 +56,7 @@ def smoke_data() -> dict[str, Dataset]:
 
 
 def classification_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """Accuracy and macro F1 (from scikit-learn: `evaluate` would fetch the code of its metrics from the Hub)."""
+    """Accuracy and macro F1."""
     metrics = require("sklearn.metrics", "examples")
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
     chosen = np.argmax(logits, -1)
@@ -72,11 +68,13 @@ def classification_metrics(prediction: EvalPrediction) -> dict[str, float]:
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Train, evaluate, test; returns the summary."""
-    model_arguments, data, sparse, training = parse_arguments(TextClassificationArguments, SMOKE, argv)
-    splits = load_splits(data, smoke_data, test=training.do_predict)
+    arguments = parse_arguments(TextClassificationArguments, SMOKE, argv)
+    model_arguments, data, sparse, training, _ = arguments
+    splits = load_splits(data, smoke_data, wanted=wanted_splits(training))
     texts = {"text_column": data.text_column, "text_pair_column": data.text_pair_column}
-    check_columns(splits, {**texts, "label_column": data.label_column})
-    labels = check_labels(splits, data.label_column, data.num_labels)
+    check_texts(splits, texts)
+    check_columns(splits, {"label_column": data.label_column})
+    labels = class_names(model_arguments, data, splits)
     columns = [column for column in texts.values() if column]
     train_texts = (text for column in columns for text in next(iter(splits.values()))[column])
     tokenizer = load_tokenizer(model_arguments, train_texts)
@@ -91,14 +89,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         return encoded.add_column("labels", numbers)
 
     encoded = {split: encode(dataset) for split, dataset in splits.items()}
-    config = load_config(
-        model_arguments,
-        "bert",
-        **token_values(model_arguments, tokenizer),
-        num_labels=len(labels),
-        id2label=dict(enumerate(labels)),
-        label2id={name: number for number, name in enumerate(labels)},
-    )
+    config = load_config(model_arguments, "bert", **token_values(model_arguments, tokenizer), **label_values(labels))
     model = load_model(model_arguments, config, AutoModelForSequenceClassification)
     collator = DataCollatorWithPadding(tokenizer)
     # without labels: the head of the classifier is fresh, and its loss says nothing yet
@@ -115,14 +106,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         compute_metrics=classification_metrics,
         sparse_hopfield_args=sparse,
     )
-    training_metrics = train(trainer)
-    quality: dict[str, float] = {}
-    if training.do_eval:
-        quality |= trainer.evaluate()
-    if training.do_predict and "test" in encoded:
-        quality |= trainer.predict(encoded["test"]).metrics
-    quality = {key: value for key, value in quality.items() if key.endswith(("accuracy", "f1", "loss"))}
-    return finish(trainer, training_metrics, quality, "text-classification", data, model_arguments.model_name_or_path)
+    return run(trainer, arguments, encoded, "text-classification", keep=("accuracy", "f1", "loss"))
 
 
 if __name__ == "__main__":

@@ -12,25 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import (
-    DataArguments,
-    ModelArguments,
-    check_columns,
-    finish,
-    load_config,
-    load_model,
-    load_splits,
-    parse_arguments,
-    train,
-)
-from datasets import Dataset, load_dataset
+from common import load_scale, parse_arguments, run
+from data_loading import DataArguments, check_columns, load_splits
+from datasets import Dataset
+from modelling import ModelArguments, load_model, own_config
 from transformers import AutoModelForTimeSeriesPrediction, EarlyStoppingCallback, EvalPrediction
 
-from hf_sparse_hopfield.models import SparseHopfieldCrossformerConfig, split_series
+from hf_sparse_hopfield.models import SparseHopfieldCrossformerConfig, split_lengths, split_series
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer
 
 
-MODEL_TYPE = SparseHopfieldCrossformerConfig.model_type
 SMOKE = (
     "--context_length 40 --prediction_length 8 --max_steps 60 --learning_rate 3e-3 --logging_steps 20 "
     "--config_overrides hidden_size=32,intermediate_size=64,num_hidden_layers=2,segment_length=8,num_routers=3"
@@ -72,35 +63,20 @@ class TimeSeriesArguments(DataArguments):
             raise ValueError(f"split_sizes must be three numbers as 0.7,0.1,0.2, got {self.split_sizes!r}.") from error
 
 
-def smoke_data() -> Dataset:
+def smoke_data() -> dict[str, Dataset]:
     """Three noisy waves of different periods, the third a mixture of the others."""
     generator = np.random.default_rng(0)
     time = np.arange(600)
     waves = np.stack([np.sin(time / 4), np.cos(time / 10)], axis=1)
     waves = np.concatenate([waves, waves.mean(axis=1, keepdims=True)], axis=1)
     waves += 0.1 * generator.normal(size=waves.shape)
-    return Dataset.from_dict({f"wave_{channel}": waves[:, channel] for channel in range(waves.shape[1])})
-
-
-def read_table(data: TimeSeriesArguments) -> Dataset:
-    """The whole table, in its own order."""
-    if data.smoke:
-        return smoke_data()
-    if data.train_file:
-        # With a validation file named, `load_splits` draws none at random, which would tear the series apart.
-        names = ("data_dir", "train_file", "column_names", "cache_dir")
-        files = DataArguments(**{name: getattr(data, name) for name in names}, validation_file=data.train_file)
-        return load_splits(files, dict)["train"]
-    source = data.dataset_name or data.data_dir
-    splits = load_dataset(source, data.dataset_config_name, cache_dir=data.cache_dir)
-    if "train" not in splits:
-        raise ValueError(f"{source!r} has no split 'train', only {list(splits)}: it must hold the whole series.")
-    return splits["train"]
+    table = Dataset.from_dict({f"wave_{channel}": waves[:, channel] for channel in range(waves.shape[1])})
+    return {"train": table}
 
 
 def read_series(data: TimeSeriesArguments) -> torch.Tensor:
     """The series as one tensor `(time, channels)`."""
-    table = read_table(data)
+    table = load_splits(data, smoke_data, wanted=("train",), in_order=True)["train"]
     columns = data.series_columns.split(",") if data.series_columns else table.column_names
     series = []
     for place, column in enumerate(columns):
@@ -131,34 +107,22 @@ def make_config(
     """The configuration: that of a pretrained model, which must fit the data, or a fresh one."""
     asked = {"context_length": data.context_length, "prediction_length": data.prediction_length}
     asked = {"num_input_channels": channels, **{name: value for name, value in asked.items() if value is not None}}
-    if model_arguments.model_name_or_path:
-        config = load_config(model_arguments, MODEL_TYPE)
-        for name, value in asked.items():
-            if getattr(config, name) != value:
-                raise ValueError(
-                    f"{model_arguments.model_name_or_path} has {name}={getattr(config, name)}, but it is {value} here."
-                )
-        if not sparse.sparse_hopfield and config.attention != "softmax":
-            raise ValueError(
-                f"sparse_hopfield=False asks for softmax attention, but {model_arguments.model_name_or_path} has "
-                f"attention={config.attention!r}."
-            )
-        return config
     retrieval = {"attention": "softmax", "alpha": 1.0}
     if sparse.sparse_hopfield:
         retrieval = {"attention": "sparse", **sparse.layer_settings()}
-    config = load_config(model_arguments, MODEL_TYPE, **asked, **retrieval)
-    # Made once more from its content: a configuration checks itself when it is made, not when something in it is set.
-    return SparseHopfieldCrossformerConfig.from_dict(config.to_dict())
+    required = {} if sparse.sparse_hopfield else {"attention": "softmax"}
+    return own_config(model_arguments, SparseHopfieldCrossformerConfig, asked, retrieval, required)
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Train, evaluate, test; returns the summary."""
-    model_arguments, data, sparse, training = parse_arguments(TimeSeriesArguments, SMOKE, argv)
+    arguments = parse_arguments(TimeSeriesArguments, SMOKE, argv)
+    model_arguments, data, sparse, training, _ = arguments
     series = read_series(data)
     config = make_config(model_arguments, data, sparse, series.shape[1])
     limits = (data.max_train_samples, data.max_eval_samples, data.max_test_samples)
-    windows = split_series(series, data.sizes, config.context_length, config.prediction_length, limits)
+    scale = load_scale(arguments, series[: split_lengths(len(series), data.sizes)[0]])
+    windows = split_series(series, data.sizes, config.context_length, config.prediction_length, limits, scale)
     model = sparse.prepare(load_model(model_arguments, config, AutoModelForTimeSeriesPrediction))
     training.label_names = ["future_values"]
     callbacks = []
@@ -173,16 +137,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         callbacks=callbacks,
         sparse_hopfield_args=sparse,
     )
-    training_metrics = train(trainer)
-    quality: dict[str, float] = {}
-    if training.do_eval:
-        quality |= trainer.evaluate()
-    if training.do_predict:
-        quality |= trainer.predict(windows["test"]).metrics
-    quality = {key: value for key, value in quality.items() if key.endswith(("mse", "mae"))}
-    return finish(
-        trainer, training_metrics, quality, "time-series-forecasting", data, model_arguments.model_name_or_path
-    )
+    return run(trainer, arguments, windows, "time-series-forecasting", keep=("mse", "mae"), scale=scale)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from common import (
-    DataArguments,
-    check_columns,
-    finish,
-    first_batches,
-    load_config,
-    load_model,
-    load_splits,
-    load_tokenizer,
-    parse_arguments,
-    token_values,
-    train,
-)
+from common import parse_arguments, run
+from data_loading import DataArguments, check_texts, first_batches, load_splits, wanted_splits
 from datasets import Dataset
+from modelling import load_config, load_model, load_tokenizer, token_values
 from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, Seq2SeqTrainingArguments
 
 from hf_sparse_hopfield.extras import require
@@ -89,7 +79,7 @@ def read_parallel(data: TranslationArguments):
 
 
 def bleu(hypotheses: list[str], references: list[str]) -> tuple[float, str]:
-    """BLEU and its signature (from sacrebleu: `evaluate` would fetch the code of its metrics from the Hub)."""
+    """BLEU and its signature."""
     metric = require("sacrebleu", "examples").BLEU()
     return metric.corpus_score(hypotheses, [references]).score, str(metric.get_signature())
 
@@ -109,10 +99,9 @@ def translate(
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Train, evaluate, translate the test set; returns the summary."""
-    model_arguments, data, sparse, training = parse_arguments(
-        TranslationArguments, SMOKE, argv, Seq2SeqTrainingArguments
-    )
-    splits = load_splits(data, smoke_data, {".txt": read_parallel(data)}, test=training.do_predict)
+    arguments = parse_arguments(TranslationArguments, SMOKE, argv, Seq2SeqTrainingArguments)
+    model_arguments, data, sparse, training, _ = arguments
+    splits = load_splits(data, smoke_data, {".txt": read_parallel(data)}, wanted_splits(training))
     for split, dataset in splits.items():
         if "translation" in dataset.column_names:  # as translation data on the Hub have it
             flat = dataset.select_columns("translation").flatten()
@@ -120,7 +109,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
                 {name: name.removeprefix("translation.") for name in flat.column_names}
             )
     languages = {"source_lang": data.source_lang, "target_lang": data.target_lang}
-    check_columns(splits, languages)
+    check_texts(splits, languages)
     first = next(iter(splits.values()))
     texts = (text for language in languages.values() for text in first[language])
     tokenizer = load_tokenizer(model_arguments, texts, template="$A </s>")
@@ -161,13 +150,12 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         processing_class=tokenizer,
         sparse_hopfield_args=sparse,
     )
-    training_metrics = train(trainer)
-    quality: dict[str, Any] = {}
-    if training.do_eval:
-        quality["eval_loss"] = trainer.evaluate()["eval_loss"]
-    if training.do_predict and "test" in encoded:
-        for name, beams in (("greedy", 1), (f"beam{data.num_beams}", data.num_beams)):
-            hypotheses, metrics = translate(trainer, encoded["test"], beams, data.max_length)
+    decodings = {"greedy": 1, f"beam{data.num_beams}": data.num_beams}
+
+    def test(dataset: Dataset) -> dict[str, Any]:
+        quality: dict[str, Any] = {}
+        for name, beams in decodings.items():
+            hypotheses, metrics = translate(trainer, dataset, beams, data.max_length)
             score, signature = bleu(hypotheses, splits["test"][data.target_lang])
             quality |= {f"test_bleu_{name}": score, "test_loss": metrics["test_loss"], "bleu_signature": signature}
             quality[f"test_{name}_samples_per_second"] = metrics["test_samples_per_second"]
@@ -175,7 +163,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
                 path = os.path.join(training.output_dir, f"test_{name}.txt")
                 with open(path, "w", encoding="utf-8") as file:
                     file.writelines(f"{line}\n" for line in hypotheses)
-    return finish(trainer, training_metrics, quality, "translation", data, model_arguments.model_name_or_path)
+        return quality
+
+    speeds = [f"{name}_samples_per_second" for name in decodings]
+    return run(trainer, arguments, encoded, "translation", keep=("loss", "signature", *decodings, *speeds), test=test)
 
 
 if __name__ == "__main__":

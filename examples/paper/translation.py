@@ -148,7 +148,7 @@ def translate(
         "share_of_keys": summary["support"]["share_of_keys"],
         "parameters": summary["parameters"],
         "steps": summary["steps"],
-        "samples_per_second": summary["speed"]["train_samples_per_second"],
+        "samples_per_second": summary["speed"].get("train_samples_per_second"),
     }
     shutil.rmtree(scratch)  # weights and copies of the data: what is kept is the record
     return result

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Model cards of sparse models: what a model was, how it retrieves, how many keys it uses, how to load it.
+"""Model cards: what a model was, how it retrieves, how many keys it uses, how to load it.
 
 The card has a part of its own between two comments. In a card that is there already, of the Trainer or written by hand,
 that part is replaced or appended, and the rest stays.
@@ -22,14 +22,13 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.auto_factory import _BaseAutoModelClass
 from transformers.utils import logging
 
-from ..diagnostics.sparsity import sparsity_report
+from ..diagnostics.layers import layer_sparsity
 from ..extras import require
 from ..layers.association import HopfieldAssociation
 from ..layers.parameters import RetrievalParameters
 from .auto import as_sparse_class
 from .calibration import CalibrationReport
-from .refinement import evaluating, on_device
-from .settings import LayerRetrieval, is_bound, is_converted, is_own
+from .settings import LayerRetrieval, is_bound, is_converted, is_own, retrieves
 
 
 logger = logging.get_logger(__name__)
@@ -91,19 +90,21 @@ def model_card(
     base_model: str | None = None,
     calibration: CalibrationReport | None = None,
     batches: Iterable[dict[str, Any]] | None = None,
+    support: dict[str, list[float]] | None = None,
     comparison: dict[str, float] | None = None,
-    metrics: dict[str, float] | None = None,
+    metrics: dict[str, float | str] | None = None,
     dataset: str | None = None,
     command: str | None = None,
     license: str | None = None,
+    pipeline_tag: str | None = None,
     tags: Iterable[str] | None = None,
     into: ModelCard | None = None,
 ) -> SparseModelCard:
     """
-    The card of a sparse model.
+    The card of a model. Of a dense one, the baseline of a comparison, it says that it is dense and nothing of retrieval.
 
     Args:
-        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
+        model ([`~transformers.PreTrainedModel`]): The model.
         repo_id (`str`, *optional*): Where the card will be, for the lines that load the model.
         base_model (`str`, *optional*):
             Hub id of the dense model; a local path is not written into the card. By default, what the model was loaded
@@ -111,11 +112,13 @@ def model_card(
         calibration ([`CalibrationReport`], *optional*): From [`calibrate`].
         batches (iterable of `dict`, *optional*):
             Model inputs to count support sizes on, for the table and the plot. Without them, those of `calibration`.
+        support (`dict[str, list[float]]`, *optional*): From [`support_sizes`], where they are counted already.
         comparison (`dict`, *optional*): From [`compare_with_dense`].
-        metrics (`dict[str, float]`, *optional*): Results of an evaluation.
+        metrics (`dict[str, float]`, *optional*): Results of an evaluation; a text (how it was measured) is shown only.
         dataset (`str`, *optional*): Hub id of what was evaluated on. With it, the metrics are in the card's metadata, too.
         command (`str`, *optional*): How the checkpoint was made.
         license (`str`, *optional*): By default that of the base model, as far as its card tells.
+        pipeline_tag (`str`, *optional*): What the model is for, in the Hub's words. By default, as its class tells.
         tags (`list[str]`, *optional*): More tags.
         into (`ModelCard`, *optional*): A card whose text and metadata are to stay.
 
@@ -135,10 +138,14 @@ def model_card(
 
     ```
     """
-    support = _support(model, calibration, batches)
+    sparse = retrieves(model)
+    counted = batches is not None or support is not None
+    if sparse and support is None:
+        support = _support(model, calibration, batches)
     plotted = support is not None and _can_plot()
     with as_sparse_class(model) if is_bound(model) and not is_converted(model) else nullcontext():
-        auto_class, pipeline_tag = task_of(model)
+        auto_class, own_tag = task_of(model)
+        pipeline_tag = pipeline_tag or own_tag
         family = str(getattr(model.config, "base_model_type", model.config.model_type))
         base = _hub_id(base_model or getattr(model.config, "_name_or_path", None))
         name = (repo_id or base or family).split("/")[-1]
@@ -147,17 +154,18 @@ def model_card(
             library_name="transformers",
             license=license or license_of(base_model or base),
             pipeline_tag=pipeline_tag,
-            tags=list(dict.fromkeys([*_TAGS, family, *(tags or [])])),
+            tags=list(dict.fromkeys([*([] if is_dense(model) else _TAGS), family, *(tags or [])])),
             **_results(name, metrics, dataset, pipeline_tag),
         )
         parts = [
             _description(model, family, data.base_model),
             "## How to load",
-            _loading(auto_class, type(model).__name__, repo_id or UNKNOWN_REPOSITORY),
-            "## Settings",
-            settings_table(model, support),
+            _loading(auto_class, type(model).__name__, repo_id or UNKNOWN_REPOSITORY, sparse),
         ]
-    parts += ["## Support size", _support_text(support, plotted, batches is not None)]
+        if sparse:
+            parts += ["## Settings", settings_table(model, support)]
+    if sparse:
+        parts += ["## Support size", _support_text(support, plotted, counted)]
     if calibration is not None:
         parts += ["## Calibration", _calibration_text(calibration)]
     if comparison is not None:
@@ -166,9 +174,9 @@ def model_card(
         parts += ["## Evaluation", _numbers(metrics)]
     if command is not None:
         parts += ["## Made with", f"```bash\n{_without_paths(command)}\n```"]
-    section = "\n\n".join([_BEGIN, *parts, _END])
+    section = "\n\n".join([_BEGIN, *parts, _END] if sparse else parts)
     if into is None:
-        text = f"\n# {name}{'' if is_own(model) else ', with sparse Hopfield retrieval'}\n\n{section}\n"
+        text = f"\n# {name}{', with sparse Hopfield retrieval' if sparse and not is_own(model) else ''}\n\n{section}\n"
     else:
         data, text = _merged_data(into, data), _merged_text(into.text, section)
     card = SparseModelCard(f"---\n{data.to_yaml()}\n---\n{text}")
@@ -205,10 +213,25 @@ def settings_table(model: nn.Module, support: dict[str, list[float]] | None = No
 def _description(model: PreTrainedModel, family: str, base: str | None) -> str:
     zeros = "alpha-entmax, in which weights that do not matter are exactly zero (alpha = 1 is softmax)"
     fine = f", fine-tuned from [{base}](https://huggingface.co/{base})" if base else ""
+    if is_dense(model):
+        whose = f"`{type(model).__name__}`{' of the package hf_sparse_hopfield' if is_own(model) else ''}{fine}"
+        return f"{whose}. It is dense: its attention is softmax, which gives weight to every key."
     if is_own(model):
         return f"`{type(model).__name__}` of the package hf_sparse_hopfield{fine}. It weighs with {zeros}."
     what = f"[{base}](https://huggingface.co/{base})" if base else f"a {family} model"
     return f"`{type(model).__name__}`: {what} whose attention is sparse modern Hopfield retrieval: {zeros}."
+
+
+def is_dense(model: PreTrainedModel) -> bool:
+    """
+    Whether a model retrieves densely, whatever comes: not with layers of ours, or one of our own with softmax.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): The model.
+    """
+    if is_own(model):
+        return model.config.alpha == 1 and not model.config.learn_alpha
+    return not retrieves(model)
 
 
 def _learned_or_fixed(module: RetrievalParameters) -> tuple[Any, Any]:
@@ -236,7 +259,6 @@ def _layer_name(core: str) -> str:
     return core.removesuffix("association_core").rstrip(".")
 
 
-@torch.no_grad()
 def support_sizes(model: PreTrainedModel, batches: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
     """
     Which share of the visible keys gets weight, for each attention module one number per head.
@@ -245,32 +267,17 @@ def support_sizes(model: PreTrainedModel, batches: Iterable[dict[str, Any]]) -> 
         model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely, converted or made of our layers.
         batches (iterable of `dict`): Model inputs.
     """
-    if is_bound(model):
-        return {name: layer["share"] for name, layer in sparsity_report(model, batches).layers.items()}
-    sums: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    return shares_of(layer_sparsity(model, list(batches), rows=256))
 
-    def count(name: str):
-        def hook(module: HopfieldAssociation, args: tuple, kwargs: dict, output: Any) -> None:
-            # once more, past the hooks: the model itself does not ask for the weights
-            weights = module.forward(*args, **{**kwargs, "return_weights": True})[1]
-            visible = module.visible(*args, **kwargs).expand(weights.shape)
-            used, seen = sums.get(name, (0, 0))
-            sums[name] = used + (weights > 0).sum((0, 2, 3)), seen + visible.sum((0, 2, 3))
 
-        return hook
+def shares_of(layers: dict[str, dict[str, list[float]]]) -> dict[str, list[float]]:
+    """
+    The support sizes in what was counted.
 
-    layers = [(n, module) for n, module in model.named_modules() if isinstance(module, HopfieldAssociation)]
-    handles = [module.register_forward_hook(count(_layer_name(n)), with_kwargs=True) for n, module in layers]
-    try:
-        with evaluating(model):
-            for batch in batches:
-                model(**on_device(batch, model))
-    finally:
-        for handle in handles:
-            handle.remove()
-    if not sums:
-        raise ValueError("batches is empty, or the model called none of its sparse layers.")
-    return {name: (used / seen.clamp_min(1)).tolist() for name, (used, seen) in sums.items()}
+    Args:
+        layers (`dict`): From [`layer_sparsity`].
+    """
+    return {name: [1 - zeros for zeros in layer["zero_share"]] for name, layer in layers.items()}
 
 
 def plot_support(support: dict[str, list[float]], path: str | os.PathLike) -> None:
@@ -391,7 +398,11 @@ def _calibration_text(calibration: CalibrationReport) -> str:
     )
 
 
-def _loading(auto_class: str | None, class_name: str, repo_id: str) -> str:
+def _loading(auto_class: str | None, class_name: str, repo_id: str, sparse: bool) -> str:
+    if not sparse:
+        auto_class = auto_class or class_name
+        lines = f'from transformers import {auto_class}\n\nmodel = {auto_class}.from_pretrained("{repo_id}")'
+        return f"```python\n{lines}\n```"
     if auto_class is None:
         lines = f'from hf_sparse_hopfield.integration.checkpoints import load_model\n\nmodel = load_model("{repo_id}")'
         return f"No Auto class of transformers knows `{class_name}`:\n\n```python\n{lines}\n```"
@@ -407,7 +418,9 @@ def _loading(auto_class: str | None, class_name: str, repo_id: str) -> str:
     )
 
 
-def _results(name: str, metrics: dict[str, float] | None, dataset: str | None, task: str | None) -> dict[str, Any]:
+def _results(
+    name: str, metrics: dict[str, float | str] | None, dataset: str | None, task: str | None
+) -> dict[str, Any]:
     if not metrics or dataset is None:
         return {}
     results = [
@@ -419,12 +432,14 @@ def _results(name: str, metrics: dict[str, float] | None, dataset: str | None, t
             metric_value=float(value),
         )
         for metric, value in metrics.items()
+        if not isinstance(value, str)
     ]
     return {"model_name": name, "eval_results": results, "datasets": [dataset]}
 
 
-def _numbers(values: dict[str, float]) -> str:
-    rows = "\n".join(f"| {key.replace('_', ' ')} | {value:.4f} |" for key, value in values.items())
+def _numbers(values: dict[str, float | str]) -> str:
+    shown = {key: value if isinstance(value, str) else f"{value:.4f}" for key, value in values.items()}
+    rows = "\n".join(f"| {key.replace('_', ' ')} | {value} |" for key, value in shown.items())
     return f"| | |\n| --- | --- |\n{rows}"
 
 

@@ -11,7 +11,9 @@ import os
 import shlex
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,24 +55,32 @@ class PushError(OSError):
 
 
 def push_folder(
-    folder: str | os.PathLike, repo_id: str, private: bool | None = None, *, token: str | bool | None = None
+    folder: str | os.PathLike,
+    repo_id: str,
+    private: bool | None = None,
+    *,
+    token: str | bool | None = None,
+    revision: str | None = None,
+    commit_message: str = "Add sparse Hopfield checkpoint",
 ) -> str:
     """
-    Upload a checkpoint.
+    Upload a checkpoint, but not those of its training.
 
     Args:
         folder (`str`): The checkpoint.
         repo_id (`str`): Where to, as `owner/name`; it is created if need be.
         private (`bool`, *optional*): Create it private.
         token (`str`, *optional*): By default, the one that `hf auth login` has stored, or `HF_TOKEN`.
+        revision (`str`, *optional*): Branch to upload to; it is created if need be.
+        commit_message (`str`, *optional*): What the history says.
 
     Returns:
         `str`: Address of the commit.
     """
-    with _explained(repo_id, folder=folder, private=private):
+    with _explained(repo_id, folder=folder, private=private, revision=revision):
         repo_id = HfApi().create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
         _name_repository(Path(folder, CARD_FILE), repo_id)
-        return str(_upload(folder, repo_id, token=token, commit_message="Add sparse Hopfield checkpoint"))
+        return str(_upload(folder, repo_id, token=token, revision=revision, commit_message=commit_message))
 
 
 def push_model(
@@ -337,6 +347,25 @@ def _push_from_checkpoint(original: Callable) -> Callable:
         if model is not None and self.is_world_process_zero():
             for file in Path(checkpoint_folder).glob("*.py"):
                 shutil.copy(file, Path(self.args.output_dir, file.name))
-        return original(self, checkpoint_folder, *args, **kwargs)
+        result = original(self, checkpoint_folder, *args, **kwargs)
+        push = getattr(self, "push_in_progress", None)
+        for job in push.jobs if model is not None and push is not None else ():
+            if job not in reported:  # the Trainer adds jobs to a push that is under way
+                reported.add(job)
+                job.add_done_callback(functools.partial(_report_failed_push, _repository_of(self), checkpoint_folder))
+        return result
 
+    reported: weakref.WeakSet[Future] = weakref.WeakSet()
     return push_from_checkpoint
+
+
+def _report_failed_push(repo_id: str, checkpoint_folder: str, job: Future) -> None:
+    # The Trainer starts these pushes and looks at none of their results.
+    error = None if job.cancelled() else job.exception()
+    if error is not None:
+        logger.warning(
+            "pushing %s to %r in the background failed: %s Training goes on, and the next push brings what is new by then.",
+            checkpoint_folder,
+            repo_id,
+            " ".join(str(error).split()) or type(error).__name__,
+        )

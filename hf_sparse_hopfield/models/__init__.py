@@ -47,7 +47,9 @@ _PACKAGE_OF = {
 } | {
     "MultipleInstanceCollator": "multiple_instance.data_collator",
     "TimeSeriesWindows": "crossformer.windows",
+    "split_lengths": "crossformer.windows",
     "split_series": "crossformer.windows",
+    "standardization": "scaling",
 }
 
 __all__ = sorted(_PACKAGE_OF)

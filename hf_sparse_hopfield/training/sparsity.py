@@ -1,11 +1,10 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`SparsityLoggingCallback`: how sparse every layer is, while a model is trained, into any `report_to`."""
 
-import dataclasses
 import itertools
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ..backends import Backend, RetrievalProblem, RetrievalResult, register_backend, select_backend, unregister_backend
-from ..diagnostics.sparsity import sparsity_report
-from ..integration.observation import sampled
-from ..integration.refinement import evaluating, on_device
-from ..integration.settings import LayerRetrieval
-from ..layers import RetrievalParameters
+from ..diagnostics.layers import layer_sparsity
 
 
 if TYPE_CHECKING:
@@ -29,7 +23,6 @@ if TYPE_CHECKING:
 # Reported for every layer, and as the mean of the layers.
 QUANTITIES = ("support", "entropy", "zero_share")
 _PREFIX = "sparsity"
-_BACKEND = "sparsity_logging"
 
 
 class SparsityLoggingCallback(TrainerCallback):
@@ -121,19 +114,24 @@ def sparsity_metrics(model: nn.Module, batch: dict[str, Any], rows: int = 64) ->
     Returns:
         `dict[str, float]`: See [`SparsityLoggingCallback`].
     """
-    model = extract_model_from_parallel(model, keep_torch_compile=False)
-    layers = _retrieving_layers(model, batch, rows)
-    if any(isinstance(module, LayerRetrieval) and module.patched_class for module in model.modules()):
-        for name, layer in sparsity_report(model, [batch], rows=rows).layers.items():
-            layers.setdefault(name, {**layer, "zero_share": [1 - share for share in layer["share"]]})
-    if not layers:
-        raise ValueError(f"{type(model).__name__} has no layer that retrieves sparsely: there is nothing to log.")
-    metrics = {}
-    for quantity in (*QUANTITIES, "alpha", "beta"):
-        metrics[f"{_PREFIX}/{quantity}"] = _mean([_mean(layer[quantity]) for layer in layers.values()])
+    layers = layer_sparsity(extract_model_from_parallel(model, keep_torch_compile=False), [batch], rows)
+    metrics = {f"{_PREFIX}/{quantity}": value for quantity, value in layer_means(layers).items()}
     for name, layer in layers.items():
         metrics |= {f"{_PREFIX}/{name}/{quantity}": _mean(layer[quantity]) for quantity in QUANTITIES}
     return metrics
+
+
+def layer_means(layers: dict[str, dict[str, list[float]]]) -> dict[str, float]:
+    """
+    One number for each quantity: the mean of the layers, and of the heads in each.
+
+    Args:
+        layers (`dict`): From [`layer_sparsity`].
+    """
+    return {
+        quantity: _mean([_mean(layer[quantity]) for layer in layers.values()])
+        for quantity in (*QUANTITIES, "alpha", "beta")
+    }
 
 
 def _mean(values: list[float]) -> float:
@@ -177,74 +175,3 @@ def own_random_numbers(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python_state)
             np.random.set_state(numpy_state)
-
-
-@torch.no_grad()
-def _retrieving_layers(model: nn.Module, batch: dict[str, Any], rows: int) -> dict[str, dict[str, list[float]]]:
-    """
-    What the layers do that call `retrieve`: each asks its `RetrievalParameters` for beta and alpha, and retrieves next. In
-    this order they are seen. (Outside of a layer's forward its parameters may be sharded.)
-    """
-    own = {
-        module: (name.rpartition(".")[0] or name).removesuffix(".association_core")
-        for name, module in model.named_modules()
-        if isinstance(module, RetrievalParameters) and not getattr(module, "patched_class", None)
-    }
-    if not own:
-        return {}
-    counter = _LayerCounter(rows)
-    with ExitStack() as undo:
-        register_backend(
-            Backend(_BACKEND, counter.run, lambda problem: None if counter.current else "nobody is looking on")
-        )
-        undo.callback(unregister_backend, _BACKEND)
-        for module in own:
-            undo.callback(module.register_forward_hook(counter.watch(own[module])).remove)
-        for module in model.modules():
-            if isinstance(getattr(module, "backend", None), str) and any(
-                part in own for part in (module, *module.children())
-            ):
-                undo.callback(setattr, module, "backend", module.backend)
-                module.backend = "auto"
-        with evaluating(model):
-            model(**on_device(batch, model))
-    return counter.layers()
-
-
-class _LayerCounter:
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-        self.generator = torch.Generator().manual_seed(0)
-        self.current: str | None = None
-        self.settings: dict[str, dict[str, list[float]]] = {}
-        self.sums: dict[str, torch.Tensor] = {}
-
-    def watch(self, name: str):
-        def hook(module: RetrievalParameters, arguments: tuple, values: tuple) -> None:
-            beta, alpha = (torch.as_tensor(value).reshape(-1).tolist() for value in values)
-            self.current, self.settings[name] = name, {"alpha": alpha, "beta": beta}
-
-        return hook
-
-    def run(self, problem: RetrievalProblem) -> RetrievalResult:
-        name, self.current = self.current, None
-        smaller, visible = sampled(problem, self.rows, self.generator)
-        smaller = dataclasses.replace(smaller, return_weights=True, return_trace=False, dropout=0.0)
-        weights = select_backend(smaller, "reference")[0].run(smaller).weights.double()
-        visible = visible.expand(-1, weights.shape[1], -1)
-        logs = torch.where(weights > 0, weights, torch.ones_like(weights)).log()
-        counted = (visible > 0, (weights > 0).sum(-1), -(weights * logs).sum(-1), visible)
-        sums = torch.stack([value.masked_fill(visible == 0, 0).double().sum((0, 2)).cpu() for value in counted])
-        self.sums[name] = self.sums[name] + sums if name in self.sums else sums
-        return select_backend(problem)[0].run(problem)
-
-    def layers(self) -> dict[str, dict[str, list[float]]]:
-        result = {}
-        for name, (count, support, entropy, keys) in self.sums.items():
-            result[name] = {
-                **self.settings[name],
-                "support": (support / count.clamp_min(1)).tolist(),
-                "entropy": (entropy / count.clamp_min(1)).tolist(),
-                "zero_share": (1 - support / keys.clamp_min(1)).tolist(),
-            }
-        return result

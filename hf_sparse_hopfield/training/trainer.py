@@ -37,7 +37,8 @@ class SparseHopfieldTrainerMixin:
     - Learned alpha and beta get no weight decay (it would pull beta to 1 and alpha to 1.5) and, with
       `hopfield_learning_rate`, a learning rate of their own, which follows the same schedule as that of the others.
     - The callbacks of the arguments are added.
-    - `train(resume_from_checkpoint=True)` passes over checkpoints that are not whole.
+    - `train(resume_from_checkpoint=True)` passes over checkpoints that are not whole; a checkpoint of the last step is loaded
+      and nothing trained (transformers 5.22 would train one step more if that was in the middle of an epoch).
     - In several processes, `train` after `evaluate` is distributed (transformers 5.22 trains every process on its own then).
     - The loss of a model that takes `num_items_in_batch` and does not use it, as many classifiers do, is a mean over the
       samples of one process. transformers takes it for a share of the whole batch: in several processes, or with gradient
@@ -86,6 +87,12 @@ class SparseHopfieldTrainerMixin:
                 )
         self._forget_evaluation()
         return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def _run_epoch(self, *args, **kwargs) -> None:
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+        else:
+            super()._run_epoch(*args, **kwargs)
 
     def _forget_evaluation(self) -> None:
         # accelerate prepares a model once. If that was for `evaluate`, it would take it as it is for training too: without

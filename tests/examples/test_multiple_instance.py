@@ -1,33 +1,23 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The training script for multiple-instance classification: its smoke run, its `.npz` files, what it says of bad data."""
 
-import importlib
 import json
-import pathlib
+import os
+import subprocess
 
 import numpy as np
 import pytest
-from transformers import AutoModelForSequenceClassification, Trainer
+from transformers import AutoModelForSequenceClassification
 
+from tests.training import launch
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+from .conftest import EXAMPLES
 
 
 @pytest.fixture
-def script(monkeypatch):
+def module(script):
     pytest.importorskip("sklearn", reason="the script reports the area under the ROC curve")
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    return importlib.import_module("run_multiple_instance")
-
-
-@pytest.fixture
-def no_step(monkeypatch):
-    """Fails the test if any training starts."""
-
-    def train(*args, **kwargs):
-        raise AssertionError("training was started")
-
-    monkeypatch.setattr(Trainer, "train", train)
+    return script("multiple_instance")
 
 
 def write_npz(path, labels, owners=None, width=3):
@@ -43,28 +33,22 @@ def arguments(folder, train_file, *more):
     return [*common, "--max_steps", "2", "--train_file", train_file, *more]
 
 
-def test_smoke(script, tmp_path):
-    summary = script.main(["--smoke", "--disable_tqdm", "True", "--output_dir", str(tmp_path)])
+def test_smoke(module, tmp_path):
+    summary = module.main(["--smoke", "--disable_tqdm", "True", "--output_dir", str(tmp_path)])
     assert summary["quality"]["test_roc_auc"] > 0.9 and summary["quality"]["test_accuracy"] > 0.85
     assert 0 < summary["support"]["share_of_keys"] < 0.8
     assert AutoModelForSequenceClassification.from_pretrained(tmp_path).config.aggregation == "pooling"
 
 
-def test_npz_dense_attention_standardised(script, tmp_path):
+def test_npz_dense_attention_standardised(module, tmp_path):
     train_file = write_npz(tmp_path / "bags.npz", [0, 1] * 10)
     options = ["--aggregation", "gated_attention", "--sparse_hopfield", "False", "--do_eval"]
-    summary = script.main(arguments(tmp_path, train_file, *options))
+    summary = module.main(arguments(tmp_path, train_file, *options))
     assert summary["support"] == {"share_of_keys": 1.0} and "eval_accuracy" in summary["quality"]
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (config["aggregation"], config["alpha"], config["input_size"]) == ("gated_attention", 1.0, 3)
     scale = json.loads((tmp_path / "out" / "standardization.json").read_text())
     assert scale["mean"] == pytest.approx([7, 7, 7], abs=25) and scale["deviation"] == pytest.approx([50] * 3, rel=0.3)
-
-
-def test_standardization_leaves_constant_features_alone(script):
-    bags = [np.array([[1.0, 0.1], [3.0, 0.1]]), np.array([[5.0, 0.1]])]
-    mean, deviation = script.standardization(bags)
-    assert mean == pytest.approx([3, 0.1]) and deviation == pytest.approx([np.std([1, 3, 5]), 1])
 
 
 @pytest.mark.parametrize(
@@ -77,16 +61,47 @@ def test_standardization_leaves_constant_features_alone(script):
         ({"labels": [0, 1, 1]}, ["--aggregation", "attention", "--steps", "2"], "update_steps of the Hopfield layers"),
     ],
 )
-def test_bad_data_and_settings_before_the_first_step(script, no_step, tmp_path, content, options, message):
+def test_bad_data_and_settings_before_the_first_step(module, no_step, tmp_path, content, options, message):
     train_file = write_npz(tmp_path / "bags.npz", **content)
     with pytest.raises(ValueError, match=message):
-        script.main(arguments(tmp_path, train_file, "--validation_file", train_file, *options))
+        module.main(arguments(tmp_path, train_file, "--validation_file", train_file, *options))
 
 
-def test_bags_of_different_widths(script, no_step, tmp_path):
+def test_test_data_that_nobody_asks_for_are_not_read(module, tmp_path):
+    train_file = write_npz(tmp_path / "bags.npz", [0, 1] * 10)
+    test_file = write_npz(tmp_path / "test.npz", [-1] * 4)
+    summary = module.main(arguments(tmp_path, train_file, "--test_file", test_file))
+    assert summary["steps"] == 2
+    with pytest.raises(ValueError, match="has the label -1"):
+        module.main(arguments(tmp_path, train_file, "--test_file", test_file, "--do_predict"))
+
+
+def test_two_processes_write_once_and_count_as_one(module, tmp_path):
+    """And what they have trained is used on raw features, standardised as in training."""
+    command = [*launch.in_two_processes(), str(EXAMPLES / "run_multiple_instance.py"), "--smoke", "--use_cpu"]
+    path = os.pathsep.join([str(EXAMPLES.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    done = subprocess.run(
+        [*command, "--max_steps", "20"], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (output,) = tmp_path.glob("smoke-*")  # one directory for both
+    assert (output / "standardization.json").is_file() and not list(output.glob("*.part"))
+    assert done.stdout.count("share of keys") == 1
+    together = json.loads((output / "summary.json").read_text(encoding="utf-8"))
+    options = ["--model_name_or_path", str(output), "--output_dir", str(tmp_path / "alone"), "--disable_tqdm", "True"]
+    for split, dataset in module.smoke_data().items():
+        dataset.to_json(tmp_path / f"{split}.json")
+        options += [f"--{split}_file", str(tmp_path / f"{split}.json")] if split != "train" else []
+    alone = module.main([*options, "--do_eval", "--do_predict", "--cache_dir", str(tmp_path / "cache")])
+    assert alone["support"] == pytest.approx(together["support"], rel=1e-6)
+    assert alone["quality"] == pytest.approx(together["quality"], rel=1e-4, abs=1e-6)
+
+
+def test_bags_of_different_widths(module, no_step, tmp_path):
     rows = [{"instances": [[1.0, 2.0], [0.0, 1.0]], "label": 0}, {"instances": [[1.0, 2.0, 3.0]], "label": 1}]
     path = tmp_path / "bags.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     options = ["--validation_file", str(path), "--cache_dir", str(tmp_path / "cache")]
     with pytest.raises(ValueError, match="row 1 of the split 'train' has instances of shape \\(1, 3\\)"):
-        script.main(arguments(tmp_path, str(path), *options))
+        module.main(arguments(tmp_path, str(path), *options))

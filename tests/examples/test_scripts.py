@@ -2,43 +2,29 @@
 """The training scripts: their smoke runs, resuming, and what they say of bad data before the first step."""
 
 import gzip
-import importlib
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from datasets import Dataset
+from huggingface_hub import ModelCard
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoTokenizer, Trainer
 
+from hf_sparse_hopfield.integration.hub import PushError
 from tests.hub.server import WRITE_TOKEN, LoopbackHub
 
-
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Imports a script, as Python does that runs it: its directory comes first."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    return lambda name: importlib.import_module(f"run_{name}")
-
-
-@pytest.fixture
-def no_step(monkeypatch):
-    """Fails the test if any training starts."""
-
-    def train(*args, **kwargs):
-        raise AssertionError("training was started")
-
-    monkeypatch.setattr(Trainer, "train", train)
+from .conftest import EXAMPLES
 
 
 def smoke(module, output_dir, *arguments):
     return module.main(["--smoke", "--disable_tqdm", "True", "--output_dir", str(output_dir), *arguments])
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def text_arguments(directory, train, *arguments, validation=None):
@@ -72,10 +58,17 @@ def test_smoke(script, tmp_path, capsys, name, metric, right):
     assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8")) == summary
     printed = capsys.readouterr().out
     assert all(word in printed for word in ("quality", "share of keys", "samples per second"))
-    card = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "sparse-hopfield" in card
-    assert "alpha" in card
-    assert (tmp_path / "model.safetensors").is_file()
+    for split in ("eval", "test"):
+        results = read(tmp_path / f"{split}_results.json")
+        kept = {key: value for key, value in summary["quality"].items() if key.startswith(split)}
+        assert f"{split}_loss" in kept and kept.items() <= results.items()
+    card = ModelCard.load(tmp_path / "README.md")
+    assert "sparse-hopfield" in card.data.tags and card.data.base_model is None
+    assert card.data.library_name == "transformers" and card.data.pipeline_tag == summary["task"]
+    assert all(part in card.text for part in ("## How to load", "## Settings", "](support.png)", "--smoke"))
+    assert f"| {metric.replace('_', ' ')} | {summary['quality'][metric]:.4f} |" in card.text
+    assert "None" not in card.text and "fine-tuned" not in card.text
+    assert (tmp_path / "model.safetensors").is_file() and (tmp_path / "support.png").is_file()
 
 
 def test_from_a_shell_to_the_hub(tmp_path):
@@ -88,15 +81,47 @@ def test_from_a_shell_to_the_hub(tmp_path):
         environment |= {"HF_HOME": str(tmp_path), "PYTHONPATH": str(EXAMPLES.parent), "NO_PROXY": "127.0.0.1"}
         result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180)
         assert result.returncode == 0, result.stderr
-        files = hub.repositories["me/smoke"].files
+        files, messages = hub.repositories["me/smoke"].files, hub.repositories["me/smoke"].messages
     assert "SparseHopfieldBertForSequenceClassification, text-classification" in result.stdout
-    for name in ("model.safetensors", "summary.json", "README.md", "tokenizer.json"):
+    for name in (
+        "model.safetensors",
+        "summary.json",
+        "eval_results.json",
+        "README.md",
+        "tokenizer.json",
+        "support.png",
+    ):
         assert files[name].content == (output / name).read_bytes()
+    assert '.from_pretrained("me/smoke")' in (output / "README.md").read_text(encoding="utf-8")
+    assert messages.count("End of training") == 1 and "Model save" not in messages
+    assert "_experiment.json" not in files
+
+
+def test_a_push_that_fails_costs_nothing(script, tmp_path, monkeypatch):
+    module = script("text_classification")
+
+    def fail(folder, repo_id, *args, **kwargs):
+        raise PushError(f"no way to {repo_id}")
+
+    def init_hf_repo(trainer, token=None):
+        trainer.hub_model_id = "me/smoke"
+
+    monkeypatch.setattr("common.push_folder", fail)
+    monkeypatch.setattr(Trainer, "init_hf_repo", init_hf_repo)
+    options = ["--push_to_hub", "--save_strategy", "no", "--hub_token", "hf_secret", "--max_steps", "2"]
+    with pytest.raises(PushError, match="no way to me/smoke"):
+        smoke(module, tmp_path, *options)
+    for name in ("summary.json", "eval_results.json", "test_results.json", "README.md", "model.safetensors"):
+        content = (tmp_path / name).read_bytes()
+        assert content and b"hf_secret" not in content
 
 
 def test_dense_baseline(script, tmp_path):
     summary = smoke(script("text_classification"), tmp_path, "--max_steps", "3", "--sparse_hopfield", "False")
     assert summary["support"] == {"share_of_keys": 1.0}
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.tags == ["bert"] and "It is dense" in card.text and "| eval accuracy |" in card.text
+    assert "None" not in card.text and "fine-tuned" not in card.text
     assert (
         type(AutoModelForSequenceClassification.from_pretrained(tmp_path)).__name__ == "BertForSequenceClassification"
     )
@@ -116,6 +141,92 @@ def test_a_second_run_goes_on_from_the_last_whole_checkpoint(script, tmp_path, c
     assert again["quality"] == whole["quality"]
     anew = smoke(module, tmp_path / "cut", *options, "--resume_from_checkpoint", "no", "--seed", "7")
     assert anew["quality"] != whole["quality"]
+    assert len(list((tmp_path / "cut").glob("_earlier-*/checkpoint-*"))) == 3
+
+
+def test_old_checkpoints_are_removed_and_speed_is_that_of_this_run(script, tmp_path):
+    module = script("text_classification")
+    options = ("--save_steps", "2", "--save_total_limit", "1", "--max_steps")
+    smoke(module, tmp_path, *options, "4")
+    seen = read(tmp_path / "train_results.json")["num_input_tokens_seen"]
+    speed = smoke(module, tmp_path, *options, "8")["speed"]
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-8"]
+    results = read(tmp_path / "train_results.json")
+    assert results["num_input_tokens_seen"] == read(tmp_path / "trainer_state.json")["num_input_tokens_seen"] > seen
+    done = {"steps": 4, "samples": 32, "tokens": results["num_input_tokens_seen"] - seen}
+    for what, number in done.items():
+        assert speed[f"train_{what}_per_second"] * speed["train_runtime"] == pytest.approx(number, rel=0.01)
+    # once more: there is nothing left to train, and the speed is that of the training
+    again = smoke(module, tmp_path, *options, "8", "--resume_from_checkpoint", "True")
+    assert again["steps"] == 8 and again["speed"] == speed
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-8"]
+
+
+@pytest.mark.usefixtures("no_step")
+class TestAnotherExperiment:
+    """Nothing goes on from the checkpoint of another experiment."""
+
+    @pytest.fixture
+    def start(self, script, tmp_path):
+        module = script("text_classification")
+        arguments = text_arguments(tmp_path, [("good", 1), ("bad", 0)] * 4)
+        with pytest.raises(AssertionError, match="training was started"):
+            module.main(arguments)
+        (tmp_path / "out" / "checkpoint-1").mkdir()
+        return lambda *more: module.main([*arguments, *more])
+
+    @pytest.mark.parametrize(
+        ("option", "value", "message"),
+        [
+            ("--seed", "7", "seed=42 there and 7 here"),
+            ("--alpha", "1.5", "alpha=2.0 there and 1.5 here"),
+            ("--sparse_hopfield", "False", "sparse_hopfield=True there and False here"),
+            ("--max_train_samples", "3", "max_train_samples=None there and 3 here"),
+            ("--vocab_size", "280", "vocab_size=270 there and 280 here"),
+        ],
+    )
+    def test_refused(self, start, tmp_path, option, value, message):
+        before = read(tmp_path / "out" / "_experiment.json")
+        with pytest.raises(
+            ValueError, match=f"another experiment: {message}.*--output_dir.*--resume_from_checkpoint no"
+        ):
+            start(option, value)
+        assert read(tmp_path / "out" / "_experiment.json") == before
+        with pytest.raises(AssertionError, match="training was started"):
+            start(option, value, "--resume_from_checkpoint", "no")
+        assert read(tmp_path / "out" / "_experiment.json") != before
+        assert not (tmp_path / "out" / "checkpoint-1").exists()
+        assert len(list((tmp_path / "out").glob("_earlier-*/checkpoint-1"))) == 1
+
+    def test_what_may_change(self, start, tmp_path):
+        with pytest.raises(AssertionError, match="training was started"):
+            start("--max_steps", "3", "--cache_dir", str(tmp_path / "cache"), "--sparsity_logging_steps", "1")
+
+    @pytest.mark.parametrize("asked", ["True", "true", "no/such/checkpoint"])
+    def test_a_checkpoint_that_is_not_there(self, start, asked):
+        with pytest.raises(ValueError, match=f"resume_from_checkpoint='{asked}': there is no such checkpoint"):
+            start("--resume_from_checkpoint", asked)
+
+
+def test_prediction_alone(script, tmp_path):
+    """No training data: classes are those of the model, and support is counted on the test data."""
+    module = script("text_classification")
+    module.main(text_arguments(tmp_path, [("good", "yes"), ("bad", "no")] * 8, validation=[("good", "yes")]))
+    (tmp_path / "test.csv").write_text("text,label\ngood,yes\nfine,yes\n", encoding="utf-8")
+    options = ["--model_name_or_path", str(tmp_path / "out"), "--test_file", str(tmp_path / "test.csv")]
+    options += ["--output_dir", str(tmp_path / "predicted"), "--cache_dir", str(tmp_path), "--do_predict"]
+    summary = module.main(options)
+    assert set(summary["quality"]) == {"test_loss", "test_accuracy", "test_macro_f1"} and summary["speed"] == {}
+    assert 0 < summary["support"]["share_of_keys"] <= 1
+    assert not (tmp_path / "predicted" / "README.md").exists()  # there is no model beside it
+    with pytest.raises(ValueError, match=r"--do_eval needs the split 'validation', but the data have only \['test'\]"):
+        module.main([*options, "--do_eval"])
+
+
+def test_processes_that_would_train_alone(script, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=r"2 processes were launched \(WORLD_SIZE=2\).*--use_cpu"):
+        smoke(script("text_classification"), tmp_path)
 
 
 def test_fine_tuning_what_a_script_has_written(script, tmp_path):
@@ -188,6 +299,36 @@ class TestBadData:
         with pytest.raises(ValueError, match="the split 'train' is empty: .*train_file.tsv"):
             script("text_classification").main(arguments)
 
+    @pytest.mark.parametrize("ending", ["jsonl", "txt", "csv"])
+    def test_file_without_content(self, script, tmp_path, ending):
+        (tmp_path / f"t.{ending}").write_text("", encoding="utf-8")
+        arguments = text_arguments(tmp_path, [("a", 1)], "--train_file", str(tmp_path / f"t.{ending}"))
+        with pytest.raises(ValueError, match=f"the split 'train' is empty: .*t.{ending}"):
+            script("text_classification").main(arguments)
+
+    def test_too_few_rows_to_validate_on(self, script, tmp_path):
+        arguments = text_arguments(tmp_path, [("good", 1)])
+        place = arguments.index("--validation_file")
+        with pytest.raises(ValueError, match="'train' has 1 rows, too few .*--validation_file"):
+            script("text_classification").main(arguments[:place] + arguments[place + 2 :])
+
+    @pytest.mark.parametrize(
+        ("name", "content", "message"),
+        [
+            ("text_classification", "text,label\n", "the split 'validation' is empty: .*data"),
+            ("text_classification", "", "the split 'validation' is empty: .*validation.csv has no content"),
+            ("text_classification", 'text,label\n"good', "cannot read data_dir '.*data': .*Error"),
+            ("time_series", 'text,label\n"good', "cannot read data_dir '.*data': .*Error"),
+        ],
+    )
+    def test_faults_in_a_directory(self, script, tmp_path, name, content, message):
+        (tmp_path / "data").mkdir()
+        for split, text in {"train": "text,label\ngood,1\nbad,0\n", "validation": content}.items():
+            (tmp_path / "data" / f"{split}.csv").write_text(text, encoding="utf-8")
+        arguments = ["--data_dir", str(tmp_path / "data"), "--output_dir", str(tmp_path / "out")]
+        with pytest.raises(ValueError, match=message):
+            script(name).main([*arguments, "--cache_dir", str(tmp_path / "cache")])
+
     def test_empty_parallel_files(self, script, tmp_path):
         for language in ("de", "en"):
             (tmp_path / f"empty.{language}.txt").write_text("", encoding="utf-8")
@@ -204,6 +345,16 @@ class TestBadData:
             ),
             ([("good", 1), ("bad", 1.5)], "must be integers or words, got \\['float'\\]"),
             ([("good", 0), ("bad", 0)], "nothing to tell apart"),
+            (
+                [("good", 1), ("bad", 0), ("odd", 57)],
+                "go up to 57, but of those below 55 never occur, 2 the first. .* --num_labels",
+            ),
+            (
+                [("good", 1), ("bad", ""), ("odd", 0)],
+                "row 1 of the split 'train' has an empty label in the column 'label'",
+            ),
+            ([("good", 1), (" ", 0)], "row 1 of the split 'train' has an empty text in the column 'text'"),
+            ([("17", 1), ("4", 0)], "'text' of the split 'train' must hold text, but it was read as Value.*int64"),
         ],
     )
     def test_labels(self, script, tmp_path, rows, message):
@@ -252,6 +403,25 @@ class TestBadData:
         with pytest.raises(ValueError, match="cannot read train_file .*BadZipFile"):
             script("image_classification").main(options)
 
+    def test_shape_of_labels(self, script, tmp_path):
+        labels = np.arange(4)[:, None]
+        np.savez(tmp_path / "t.npz", x_train=np.zeros((4, 8, 8), np.uint8), y_train=labels)
+        options = ["--train_file", str(tmp_path / "t.npz"), "--output_dir", str(tmp_path)]
+        with pytest.raises(ValueError, match=r"4 images, but y_train has the shape \(4, 1\)"):
+            script("image_classification").main(options)
+        Dataset.from_dict({"text": list("abcd"), "label": labels.tolist()}).to_json(tmp_path / "t.json")
+        arguments = text_arguments(tmp_path, [("a", 1)], "--train_file", str(tmp_path / "t.json"))
+        with pytest.raises(ValueError, match="'label' must be integers or words, one a row, got List"):
+            script("text_classification").main(arguments)
+
+    @pytest.mark.parametrize("pixels", [np.linspace(0, 255, 64), np.linspace(-1, 1, 64), np.arange(64) * 10])
+    def test_pixels_out_of_range(self, script, tmp_path, pixels):
+        images = np.tile(pixels.reshape(1, 8, 8), (4, 1, 1))
+        np.savez(tmp_path / "t.npz", x_train=images, y_train=np.arange(4) % 2)
+        options = ["--train_file", str(tmp_path / "t.npz"), "--output_dir", str(tmp_path)]
+        with pytest.raises(ValueError, match=r"row 0 .* no readable image: pixels must be integers from 0 to 255 or"):
+            script("image_classification").main(options)
+
     def test_corrupt_image(self, script, tmp_path):
         Dataset.from_dict({"image": [b"\x89PNG no", b""], "label": [0, 1]}).to_parquet(tmp_path / "t.parquet")
         options = ["--train_file", str(tmp_path / "t.parquet"), "--validation_file", str(tmp_path / "t.parquet")]
@@ -271,9 +441,23 @@ class TestBadData:
             script("causal_lm").main(["--smoke", "--output_dir", str(tmp_path), "--alhpa", "1.5"])
 
 
+def test_images_of_floating_point_numbers(script):
+    as_bytes = script("image_classification").as_bytes
+    image = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    assert np.array_equal(as_bytes(image / 255), image) and np.array_equal(as_bytes(image.astype(int)), image)
+
+
+def test_num_labels_allows_classes_without_a_sample(script, tmp_path):
+    script("text_classification")
+    from data_loading import check_labels
+
+    splits = {"train": Dataset.from_dict({"label": [0, 3]})}
+    assert check_labels(splits, "label", 5) == list("01234")
+
+
 def test_one_file_with_several_splits(script, tmp_path):
     script("text_classification")
-    from common import DataArguments, load_splits
+    from data_loading import DataArguments, load_splits
 
     rows = {"text": list("abcdef"), "split": ["train", "test"] * 3}
     lines = ["text,split", *(f"{text},{split}" for text, split in zip(*rows.values(), strict=True))]
@@ -308,7 +492,8 @@ def test_batches_of_like_length_do_not_reorder_the_test_set(script, tmp_path):
 @pytest.mark.parametrize("before", [["<s>"], []])
 def test_blocks_of_text(script, before, tmp_path):
     script("causal_lm")
-    from common import TextArguments, load_splits, text_blocks
+    from data_loading import load_splits
+    from language_modelling import TextArguments, text_blocks
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -322,7 +507,7 @@ def test_blocks_of_text(script, before, tmp_path):
     data = TextArguments(
         train_file=str(tmp_path / "train.txt"), validation_share=0.2, block_size=10, max_train_samples=3
     )
-    splits = load_splits(data, dict)
+    splits = load_splits(data, dict, in_order=True)
     for split, first, count in (("train", 0, 3), ("validation", 80, 2)):
         blocks = text_blocks(splits[split], split, data, tokenizer)["input_ids"]
         assert len(blocks) == count

@@ -1,33 +1,17 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The training script for time series: its smoke run, going on from a checkpoint, what it says of bad data."""
 
-import importlib
-import pathlib
+import json
 
 import numpy as np
 import pytest
-from transformers import Trainer
 
 from hf_sparse_hopfield import SparseHopfieldCrossformerForPrediction
 
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
-
-
 @pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    return importlib.import_module("run_time_series")
-
-
-@pytest.fixture
-def no_step(monkeypatch):
-    """Fails the test if any training starts."""
-
-    def train(*args, **kwargs):
-        raise AssertionError("training was started")
-
-    monkeypatch.setattr(Trainer, "train", train)
+def module(script):
+    return script("time_series")
 
 
 def table(directory, rows=200, **columns):
@@ -46,43 +30,56 @@ def table(directory, rows=200, **columns):
     ]
 
 
-def test_smoke(script, tmp_path):
-    summary = script.main(["--smoke", "--disable_tqdm", "True", "--output_dir", str(tmp_path)])
+def test_smoke(module, tmp_path):
+    summary = module.main(["--smoke", "--disable_tqdm", "True", "--output_dir", str(tmp_path)])
     assert summary["quality"]["test_mse"] < 0.3  # the mean would have 1
     assert summary["support"]["share_of_keys"] < 1
     assert SparseHopfieldCrossformerForPrediction.from_pretrained(tmp_path).config.alpha == 2.0
 
 
-def test_files_and_checkpoints(script, tmp_path):
+def test_files_and_checkpoints(module, tmp_path):
     """The date is no series; the dense baseline; going on from its checkpoint, which must fit."""
     arguments = table(tmp_path)
-    summary = script.main([*arguments, "--sparse_hopfield", "False", "--do_predict"])
+    summary = module.main([*arguments, "--sparse_hopfield", "False", "--do_predict"])
     assert set(summary["quality"]) == {"test_mse", "test_mae"}
     config = SparseHopfieldCrossformerForPrediction.from_pretrained(tmp_path / "out").config
     assert config.attention == "softmax" and config.num_input_channels == 2 and config.context_length == 12
     pretrained = ["--model_name_or_path", str(tmp_path / "out"), "--resume_from_checkpoint", "no"]
     with pytest.raises(ValueError, match="has num_input_channels=2, but it is 1 here"):
-        script.main([*arguments, *pretrained, "--series_columns", "a"])
+        module.main([*arguments, *pretrained, "--series_columns", "a"])
     with pytest.raises(ValueError, match="has context_length=12, but it is 16 here"):
-        script.main([*arguments, *pretrained, "--context_length", "16"])
+        module.main([*arguments, *pretrained, "--context_length", "16"])
 
 
-def test_bad_data(script, no_step, tmp_path):
+def test_bad_data(module, no_step, tmp_path):
     arguments = table(tmp_path)
     with pytest.raises(ValueError, match="no column 'c'"):
-        script.main([*arguments, "--series_columns", "a,c"])
+        module.main([*arguments, "--series_columns", "a,c"])
     with pytest.raises(ValueError, match="the column 'date' must hold numbers"):
-        script.main([*arguments, "--series_columns", "a,date"])
+        module.main([*arguments, "--series_columns", "a,date"])
     with pytest.raises(ValueError, match="a series is one table"):
-        script.main([*arguments, "--test_file", "other.csv"])
+        module.main([*arguments, "--test_file", "other.csv"])
     with pytest.raises(ValueError, match="split_sizes must be three numbers"):
-        script.main([*arguments, "--split_sizes", "a,b"])
+        module.main([*arguments, "--split_sizes", "a,b"])
     with pytest.raises(ValueError, match="the split 'validation' is too short"):
-        script.main([*arguments, "--split_sizes", "190,2,8"])
+        module.main([*arguments, "--split_sizes", "190,2,8"])
     with pytest.raises(ValueError, match="hidden_size=15 must be a multiple of num_attention_heads=4"):
-        script.main([*arguments, "--config_overrides", "hidden_size=15"])
+        module.main([*arguments, "--config_overrides", "hidden_size=15"])
     for gap in ("", "nan", "-"):
         with pytest.raises(ValueError, match="the column 'c' must hold numbers|time step 120, channel 2|row 120"):
-            script.main(table(tmp_path, c=[1.0] * 120 + [gap] + [2.0] * 79))
+            module.main(table(tmp_path, c=[1.0] * 120 + [gap] + [2.0] * 79))
     with pytest.raises(ValueError, match="cannot read train_file"):
-        script.main([*arguments, "--train_file", str(tmp_path / "missing.csv")])
+        module.main([*arguments, "--train_file", str(tmp_path / "missing.csv")])
+
+
+def test_a_model_keeps_the_scale_of_its_training(module, tmp_path):
+    arguments = table(tmp_path)
+    before = module.main([*arguments, "--do_predict"])["quality"]["test_mse"]
+    scale = json.loads((tmp_path / "out" / "standardization.json").read_text(encoding="utf-8"))
+    waves = np.stack([np.sin(np.arange(140) / 4), np.cos(np.arange(140) / 7)])
+    assert scale["mean"] == pytest.approx(waves.mean(1)) and scale["deviation"] == pytest.approx(waves.std(1))
+    options = [word for word in table(tmp_path, a=10 + np.sin(np.arange(200) / 4)) if word != "--do_train"]
+    options += ["--do_predict", "--model_name_or_path", str(tmp_path / "out"), "--output_dir", str(tmp_path / "other")]
+    # the series is far from those of training, and is not brought near
+    place = options.index("--config_overrides")
+    assert module.main(options[:place] + options[place + 2 :])["quality"]["test_mse"] > 10 * before

@@ -11,10 +11,10 @@ from hf_sparse_hopfield.models import (
 )
 
 
-def multiple_instance():
+def multiple_instance(alpha=1.5):
     """A classifier of bags, and two bags."""
     torch.manual_seed(0)
-    config = SparseHopfieldMultipleInstanceConfig(input_size=6, num_heads=2, alpha=1.5, learn_beta=True)
+    config = SparseHopfieldMultipleInstanceConfig(input_size=6, num_heads=2, alpha=alpha, learn_beta=True)
     mask = torch.ones(2, 5)
     mask[1, 3:] = 0
     model = SparseHopfieldForMultipleInstanceClassification(config).eval()

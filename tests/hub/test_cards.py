@@ -84,6 +84,26 @@ def test_a_model_of_our_own_without_hopfield_layers():
     assert "| 1.0 | 1.0 |" in card.text and "of the package hf_sparse_hopfield" in card.text
 
 
+def test_the_card_of_a_dense_model_says_so():
+    card = model_card(tiny_model("bert"), metrics={"accuracy": 0.5}, base_model="me/base", repo_id="me/x")
+    assert "sparse" not in str(card).lower() and "It is dense: its attention is softmax" in card.text
+    assert card.data.tags == ["bert"] and card.data.base_model == "me/base" and card.data.pipeline_tag == "fill-mask"
+    assert 'AutoModelForMaskedLM.from_pretrained("me/x")' in card.text and "| accuracy | 0.5000 |" in card.text
+    own = model_card(multiple_instance(alpha=1.0)[0])
+    assert "sparse-attention" not in own.data.tags and "It is dense" in own.text
+    assert "import hf_sparse_hopfield" in own.text and "## Settings" in own.text  # it still needs the package
+
+
+def test_what_is_counted_and_known_already_is_taken():
+    model = to_sparse_hopfield(tiny_model("t5"))
+    support = support_sizes(model, [tiny_inputs("t5")])
+    metrics = {"bleu": 30.0, "signature": "nrefs:1"}
+    card = model_card(model, support=support, pipeline_tag="translation", metrics=metrics, dataset="a/b")
+    assert card.data.pipeline_tag == "translation" and "counted on given inputs" in card.text
+    assert "| signature | nrefs:1 |" in card.text
+    assert [result.metric_type for result in card.data.eval_results] == ["bleu"]
+
+
 def test_results_are_renewed_and_the_rest_stays():
     model = to_sparse_hopfield(tiny_model("bert"))
     old = model_card(model, metrics={"accuracy": 0.1}, dataset="a/b", license="mit", repo_id="me/x")

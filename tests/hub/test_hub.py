@@ -232,6 +232,14 @@ def test_the_trainer_can_push_again(hub, worker, tmp_path):
     assert NEEDED <= {path.name for path in (tmp_path / "output").iterdir()}
 
 
+def test_a_push_that_fails_during_training_is_told(hub, worker, tmp_path):
+    failures = iter(["drop"])
+    hub.fail = lambda step: next(failures, None) if step == "commit" else None
+    worker.call("train", str(tmp_path / "output"), "me/background")
+    assert "checkpoint-1 to 'me/background' in the background failed" in worker.output
+    assert hub.repositories["me/background"].messages[-1] == "End of training"
+
+
 @pytest.mark.parametrize(
     ("repo", "token", "words"),
     [

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForTimeSeriesPrediction, Trainer, 
 
 from hf_sparse_hopfield import SparseHopfieldCrossformerConfig, SparseHopfieldCrossformerForPrediction
 from hf_sparse_hopfield.layers import SparseHopfield
-from hf_sparse_hopfield.models import TimeSeriesWindows, split_series
+from hf_sparse_hopfield.models import TimeSeriesWindows, split_series, standardization
 from hf_sparse_hopfield.models.crossformer.modeling_crossformer import (
     CrossformerSegmentMerging,
     CrossformerTwoStageAttention,
@@ -222,6 +222,20 @@ def test_observed_masks():
     torch.testing.assert_close(loss, error[future_observed].square().mean())
 
 
+def test_recomputing_activations_changes_no_gradient():
+    model = make_model(dropout=0.2, learn_beta=True).train()
+    batch = make_batch(model.config)
+    gradients = []
+    for recompute in (False, True):
+        if recompute:
+            model.gradient_checkpointing_enable()
+        model.zero_grad()
+        torch.manual_seed(3)  # of dropout
+        model(**batch).loss.backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0)
+
+
 def test_wrong_inputs():
     model = make_model()
     batch = make_batch(model.config)
@@ -353,6 +367,18 @@ def test_splits():
 def test_wrong_splits(sizes, message):
     with pytest.raises(ValueError, match=message):
         split_series(torch.randn(100, 2), sizes, 10, 5)
+
+
+def test_splits_take_a_given_scale():
+    values = torch.randn(100, 2)
+    mean, deviation = standardization(values[:70])
+    own = split_series(values, (70, 10, 20), 4, 2)
+    given = split_series(values, (70, 10, 20), 4, 2, scale=(mean, deviation))
+    assert torch.equal(given["test"][0]["past_values"], own["test"][0]["past_values"])
+    other = split_series(values, (70, 10, 20), 4, 2, scale=(mean + 1, 2 * deviation))
+    torch.testing.assert_close(
+        other["train"][0]["past_values"], ((values[:4] - mean - 1) / (2 * deviation)).float(), rtol=1e-6, atol=1e-6
+    )
 
 
 def test_splits_refuse_missing_values():

@@ -141,6 +141,22 @@ def test_registration_works_whatever_is_imported_first(first):
     assert done.stdout.strip() == "SparseHopfieldForMultipleInstanceClassification", done.stderr
 
 
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_recomputing_activations_changes_no_gradient(aggregation):
+    model = make(aggregation, bag_dropout=0.3, embedding_layers=1).train()
+    bags, mask, labels = torch.randn(3, 7, 6), torch.ones(3, 7), torch.tensor([0, 1, 1])
+    mask[1, 4:] = 0
+    gradients = []
+    for recompute in (False, True):
+        if recompute:
+            model.gradient_checkpointing_enable()
+        model.zero_grad()
+        torch.manual_seed(3)  # of dropout
+        model(bags, mask, labels=labels).loss.backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0)
+
+
 def test_initial_weights():
     as_torch = make("pooling")
     weight = as_torch.aggregation.hopfield.association_core.in_proj_weight

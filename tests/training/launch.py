@@ -37,18 +37,21 @@ def together(
     cases: list[dict], folder: Path, config: Path = CONFIGS / "cpu_multi_process.yaml", *arguments: str
 ) -> list[dict[str, dict]]:
     """Train in two processes; the results of each process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launcher = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch", "--config_file", str(config)]
-    finished = _run(
-        [*launcher, "--num_processes", "2", "--main_process_port", str(port), str(SCRIPT)], cases, folder, *arguments
-    )
+    finished = _run([*in_two_processes(config), str(SCRIPT)], cases, folder, *arguments)
     assert finished.returncode == 0, finished.stderr[-6000:]
     return [
         {case["name"]: json.loads((folder / f"{case['name']}.{rank}.json").read_text()) for case in cases}
         for rank in range(2)
     ]
+
+
+def in_two_processes(config: Path = CONFIGS / "cpu_multi_process.yaml") -> list[str]:
+    """The command that starts a script in two processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launcher = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch", "--config_file", str(config)]
+    return [*launcher, "--num_processes", "2", "--main_process_port", str(port)]
 
 
 def _run(command: list[str], cases: list[dict], folder: Path, *arguments: str) -> subprocess.CompletedProcess:

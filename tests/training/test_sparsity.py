@@ -95,7 +95,7 @@ def test_logs_reach_reporters_and_training_is_not_touched(tmp_path, case):
     assert [step for step, logs in reporter.logs if "loss" in logs] == [2, 4]
     assert any("sparsity/zero_share" in entry for entry in logged.state.log_history)
     # nothing stays behind
-    assert "sparsity_logging" not in available_backends()
+    assert "layer_sparsity" not in available_backends()
     parameters = [module for module in logged.model.modules() if isinstance(module, RetrievalParameters)]
     assert parameters and not any(module._forward_hooks for module in parameters)
     assert logged.model.training
@@ -138,5 +138,5 @@ def test_samples_come_from_the_data_and_take_nothing_away():
 def test_wrong_uses_are_refused():
     with pytest.raises(ValueError, match="every must be an integer of at least 1, got 0"):
         SparsityLoggingCallback(every=0)
-    with pytest.raises(ValueError, match="there is nothing to log"):
+    with pytest.raises(ValueError, match="there is nothing to count"):
         sparsity_metrics(tiny_model("bert"), tiny_inputs("bert"))

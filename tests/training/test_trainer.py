@@ -6,7 +6,7 @@ from hf_sparse_hopfield import to_sparse_hopfield
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer, learned_parameter_names
 from tests.tiny_models import tiny_inputs, tiny_model, tiny_output
 
-from .run_cases import make_data, make_model
+from .run_cases import digest, make_data, make_model
 
 
 def make_trainer(folder, arguments, case="bert", sparse_hopfield_args=None, callbacks=None, **options):
@@ -104,3 +104,20 @@ def test_resuming_without_a_checkpoint_says_where_it_looked(tmp_path):
     trainer = make_trainer(tmp_path, SparseHopfieldArguments())
     with pytest.raises(ValueError, match=f"no whole checkpoint in output_dir='{tmp_path}'"):
         trainer.train(resume_from_checkpoint=True)
+
+
+@pytest.mark.parametrize("length", [{"max_steps": 4}, {"max_steps": -1, "num_train_epochs": 0.5}])
+def test_a_run_that_is_finished_is_loaded_and_not_trained(tmp_path, length):
+    # an epoch has 6 steps: the last checkpoint is in the middle of one
+    arguments = SparseHopfieldArguments(alpha_schedule="linear", learn_beta=True)
+    options = {"save_strategy": "steps", "save_steps": 1, "learning_rate": 1e-2, **length}
+    first = make_trainer(tmp_path, arguments, sparse_hopfield_args=arguments, **options)
+    first.train()
+    steps = first.state.global_step
+    again = make_trainer(tmp_path, arguments, sparse_hopfield_args=arguments, **options)
+    assert digest(again.model.state_dict()) != digest(first.model.state_dict())
+    again.train(resume_from_checkpoint=True)
+    assert again.state.global_step == steps and (tmp_path / f"checkpoint-{steps}").is_dir()
+    assert not (tmp_path / f"checkpoint-{steps + 1}").exists()
+    assert digest(again.model.state_dict()) == digest(first.model.state_dict())
+    assert again.model.config.sparse_hopfield.alpha == 2.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import ModelOutput
 
@@ -116,6 +117,10 @@ class CrossformerTwoStageAttention(nn.Module):
         return moments.unflatten(0, (batch, segments)).transpose(1, 2)
 
 
+class CrossformerEncoderLayer(GradientCheckpointingLayer, CrossformerTwoStageAttention):
+    """Two-stage attention on one scale of the past."""
+
+
 class CrossformerSegmentMerging(nn.Module):
     """Every `merge_window` neighbouring segments become one; what is missing in the last window repeats its last segment."""
 
@@ -133,7 +138,7 @@ class CrossformerSegmentMerging(nn.Module):
         return self.linear(self.norm(hidden_states.unflatten(2, (-1, self.window)).flatten(3)))
 
 
-class CrossformerDecoderLayer(nn.Module):
+class CrossformerDecoderLayer(GradientCheckpointingLayer):
     """Two-stage attention among the future segments, attention to one scale of the past, and a share of the prediction."""
 
     def __init__(self, config: SparseHopfieldCrossformerConfig) -> None:
@@ -187,7 +192,8 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
     config_class = SparseHopfieldCrossformerConfig
     base_model_prefix = "model"
     main_input_name = "past_values"
-    _no_split_modules = ["CrossformerTwoStageAttention", "CrossformerDecoderLayer"]
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["CrossformerEncoderLayer", "CrossformerDecoderLayer"]
 
     def __init__(self, config: SparseHopfieldCrossformerConfig) -> None:
         super().__init__(config)
@@ -204,7 +210,7 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
             if index:
                 self.mergings.append(CrossformerSegmentMerging(config))
                 segments = math.ceil(segments / config.merge_window)
-            self.encoder_layers.append(CrossformerTwoStageAttention(config, segments))
+            self.encoder_layers.append(CrossformerEncoderLayer(config, segments))
         self.decoder_layers = nn.ModuleList(
             CrossformerDecoderLayer(config) for _ in range(config.num_hidden_layers + 1)
         )

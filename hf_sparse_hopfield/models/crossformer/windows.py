@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch.utils.data import Dataset
 
+from ..scaling import standardization
+
 
 class TimeSeriesWindows(Dataset):
     """
@@ -67,9 +69,10 @@ def split_series(
     context_length: int,
     prediction_length: int,
     limits: Sequence[int | None] = (None, None, None),
+    scale: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> dict[str, TimeSeriesWindows]:
     """
-    Training, validation and test windows of a series, standardised with mean and standard deviation of the training part.
+    Training, validation and test windows of a series, standardised.
 
     What is predicted lies in the own part of a split; the past of its first windows reaches into the part before.
 
@@ -79,6 +82,8 @@ def split_series(
         context_length (`int`): Time steps of the past.
         prediction_length (`int`): Time steps of the future.
         limits (`Sequence[int]`, *optional*): At most so many windows of each split, evenly spread; `None` for all.
+        scale (`tuple[torch.Tensor, torch.Tensor]`, *optional*):
+            Mean and standard deviation of each channel to standardise with. By default, those of the training part.
 
     Returns:
         `dict[str, TimeSeriesWindows]`: `train`, `validation`, `test`.
@@ -94,29 +99,12 @@ def split_series(
 
     ```
     """
-    if len(sizes) != 3 or any(size <= 0 for size in sizes):
-        raise ValueError(f"sizes must be three positive numbers, for training, validation and test, got {sizes}.")
-    total = values.shape[0]
-    if all(size < 1 for size in sizes):
-        if abs(sum(sizes) - 1) > 1e-6:
-            raise ValueError(f"sizes are shares and must add up to 1, got {sizes}, which add up to {sum(sizes)}.")
-        # As in the literature: training and test rounded down, the rest is validation.
-        train, test = int(total * sizes[0]), int(total * sizes[2])
-        lengths = [train, total - train - test, test]
-    elif all(size == int(size) for size in sizes):
-        lengths = [int(size) for size in sizes]
-    else:
-        raise ValueError(f"sizes must be three whole numbers or three shares below 1, got {sizes}.")
-    if sum(lengths) > total:
-        raise ValueError(f"sizes={tuple(sizes)} need {sum(lengths)} time steps, but the series has {total}.")
+    lengths = split_lengths(values.shape[0], sizes)
     if not bool(torch.isfinite(values).all()):
         row, channel = (~torch.isfinite(values)).nonzero()[0].tolist()
         raise ValueError(f"values has {values[row, channel].item()} at time step {row}, channel {channel}.")
-    own = values[: lengths[0]].double()
-    # A channel that is constant in training is only centred.
-    deviation = own.std(dim=0, correction=0)
-    deviation = torch.where(own.amax(dim=0) > own.amin(dim=0), deviation, torch.ones_like(deviation))
-    scaled = ((values.double() - own.mean(dim=0)) / deviation).float()
+    mean, deviation = standardization(values[: lengths[0]]) if scale is None else scale
+    scaled = ((values.double() - mean) / deviation).float()
     splits, begin = {}, 0
     for name, length, limit in zip(("train", "validation", "test"), lengths, limits, strict=True):
         end = begin + length
@@ -127,3 +115,26 @@ def split_series(
             raise ValueError(f"the split {name!r} is too short: {error}") from error
         begin = end
     return splits
+
+
+def split_lengths(total: int, sizes: Sequence[float]) -> list[int]:
+    """
+    Time steps of training, validation and test.
+
+    Args:
+        total (`int`): Time steps of the series.
+        sizes (`Sequence[float]`): Three numbers of time steps, or three shares that add up to 1.
+    """
+    if len(sizes) != 3 or any(size <= 0 for size in sizes):
+        raise ValueError(f"sizes must be three positive numbers, for training, validation and test, got {sizes}.")
+    if all(size < 1 for size in sizes):
+        if abs(sum(sizes) - 1) > 1e-6:
+            raise ValueError(f"sizes are shares and must add up to 1, got {sizes}, which add up to {sum(sizes)}.")
+        # As in the literature: training and test rounded down, the rest is validation.
+        train, test = int(total * sizes[0]), int(total * sizes[2])
+        return [train, total - train - test, test]
+    if not all(size == int(size) for size in sizes):
+        raise ValueError(f"sizes must be three whole numbers or three shares below 1, got {sizes}.")
+    if sum(sizes) > total:
+        raise ValueError(f"sizes={tuple(sizes)} need {int(sum(sizes))} time steps, but the series has {total}.")
+    return [int(size) for size in sizes]

@@ -95,7 +95,7 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
     config_class = SparseHopfieldMultipleInstanceConfig
     base_model_prefix = "sparse_hopfield_multiple_instance"
     main_input_name = "instances"
-    supports_gradient_checkpointing = False
+    supports_gradient_checkpointing = True
 
     def __init__(self, config: SparseHopfieldMultipleInstanceConfig) -> None:
         super().__init__(config)
@@ -130,6 +130,7 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
             width *= config.quantity
         self.activation = None if config.classifier_activation is None else ACT2FN[config.classifier_activation]
         self.classifier = nn.Linear(width, config.num_labels)
+        self.gradient_checkpointing = False
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -179,7 +180,10 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
             output_attentions = self.config.output_attentions
         padding_mask = None if attention_mask is None else attention_mask == 0
         embedded = self.embedding(instances)
-        bag = self.aggregation(embedded, padding_mask)
+        if self.gradient_checkpointing and self.training:
+            bag = self._gradient_checkpointing_func(self.aggregation, embedded, padding_mask)
+        else:
+            bag = self.aggregation(embedded, padding_mask)
         if self.config.aggregation == "hopfield":
             bag = _mean(bag, attention_mask)
         if self.activation is not None:

@@ -34,6 +34,9 @@ static inline Vector sum_each(const Vector *sums) {
 #endif
 }
 
+constexpr int64_t decode_inner = 32;  // keys that stay in the first-level cache while all rows use them
+constexpr int64_t decode_ahead = 32;  // keys asked for in advance: by itself, the processor stops at the end of a page
+
 // Products of `rows` queries with `lanes / rows` keys at a time; queries are padded with zeros to whole vectors.
 template <int rows>
 static void dot_rows(const Real *queries, int64_t query_stride, const Real *keys, int64_t key_stride, int64_t count,
@@ -45,6 +48,10 @@ static void dot_rows(const Real *queries, int64_t query_stride, const Real *keys
     const Real *from[together];
     int valid = static_cast<int>(minimum(together, count - first));
     for (int key = 0; key < together; ++key) from[key] = keys + (first + (key < valid ? key : 0)) * key_stride;
+    for (int key = 0; key < together; ++key) {
+      const Real *ahead = from[key] + decode_ahead * key_stride;
+      for (int64_t d = 0; d < depth; d += line_numbers) __builtin_prefetch(ahead + d);
+    }
     Vector sums[lanes] = {};
     for (int64_t d = 0; d < whole; d += lanes) {
 #pragma GCC unroll 16
@@ -76,8 +83,6 @@ static void dot_rows(const Real *queries, int64_t query_stride, const Real *keys
     }
   }
 }
-
-constexpr int64_t decode_inner = 32;     // keys that stay in the first-level cache while all rows use them
 
 // The scores of all queries of a head with the keys [first, last).
 static void decode_scores(const Problem &problem, const Workspace &space, int64_t b, int64_t kv_head, int64_t first,
