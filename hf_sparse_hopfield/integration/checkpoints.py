@@ -129,7 +129,7 @@ def _files_beside(path: str) -> list[Path]:
     directory = _directory(path)
     try:
         modules = json.loads((directory / "modules.json").read_text(encoding="utf-8"))
-        folders = [directory / module["path"] for module in modules if module["path"]]
+        folders = [directory / module["path"] for module in modules if re.fullmatch(r"[\w-]+", module["path"])]
     except (OSError, ValueError, TypeError, KeyError):  # not of sentence-transformers
         folders = []
     files = [file for file in directory.iterdir() if file.name not in _OWN_FILES and not _WEIGHTS.search(file.name)]
