@@ -171,14 +171,14 @@ def _call(work: Work, attend: Attention, tensors: tuple[torch.Tensor, ...]) -> N
             attend(*tensors)
 
 
-def time_interleaved(calls: dict[str, Callable[[], None]], seconds: float = 3.0, most: int = 25) -> dict[str, float]:
+def time_interleaved(calls: dict[str, Callable[[], None]], seconds: float = 3.0, most: int = 200) -> dict[str, float]:
     """
     Median time of each of several calls, taken in turns; the order changes, for some leave the next a cold machine.
 
     Args:
         calls (`dict`): What to time.
         seconds (`float`, *optional*, defaults to 3.0): About how long to go on; at least three rounds.
-        most (`int`, *optional*, defaults to 25): Upper limit of rounds.
+        most (`int`, *optional*, defaults to 200): Upper limit of rounds.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():

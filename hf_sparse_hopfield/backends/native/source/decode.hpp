@@ -52,7 +52,9 @@ static void dot_rows(const Real *queries, int64_t query_stride, const Real *keys
       const Real *ahead = from[key] + decode_ahead * key_stride;
       for (int64_t d = 0; d < depth; d += line_numbers) __builtin_prefetch(ahead + d);
     }
-    Vector sums[lanes] = {};
+    Vector sums[lanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i) sums[i] = Vector{};  // in registers; `= {}` is a slow call to clear memory
     for (int64_t d = 0; d < whole; d += lanes) {
 #pragma GCC unroll 16
       for (int key = 0; key < together; ++key) {
@@ -64,8 +66,10 @@ static void dot_rows(const Real *queries, int64_t query_stride, const Real *keys
       }
     }
     if (tail) {
+#pragma GCC unroll 16
       for (int key = 0; key < together; ++key) {
         Vector column = load_some(from[key] + whole, tail);
+#pragma GCC unroll 4
         for (int row = 0; row < rows; ++row) {
           sums[row * together + key] += load(queries + row * query_stride + whole) * column;
         }
