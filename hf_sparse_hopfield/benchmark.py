@@ -173,11 +173,12 @@ def _call(work: Work, attend: Attention, tensors: tuple[torch.Tensor, ...]) -> N
 
 def time_interleaved(calls: dict[str, Callable[[], None]], seconds: float = 3.0, most: int = 200) -> dict[str, float]:
     """
-    Median time of each of several calls, taken in turns; the order changes, for some leave the next a cold machine.
+    Median time of each of several calls, taken in turns; the order changes, for some leave the next a cold machine. At least
+    nine rounds, so that a disturbance of two does not show; but three of a call that takes a third of `seconds` or more.
 
     Args:
         calls (`dict`): What to time.
-        seconds (`float`, *optional*, defaults to 3.0): About how long to go on; at least three rounds.
+        seconds (`float`, *optional*, defaults to 3.0): About how long to go on.
         most (`int`, *optional*, defaults to 200): Upper limit of rounds.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
@@ -188,10 +189,12 @@ def time_interleaved(calls: dict[str, Callable[[], None]], seconds: float = 3.0,
     for number in range(most):
         shuffle(order)
         for name in order:
+            if number >= 3 and min(times[name]) > seconds / 3:
+                continue
             start = time.perf_counter()
             calls[name]()
             times[name].append(time.perf_counter() - start)
-        if number >= 2 and time.perf_counter() > end:
+        if number >= 8 and time.perf_counter() > end:
             break
     return {name: statistics.median(values) for name, values in times.items()}
 
