@@ -45,12 +45,14 @@ MODELS = {
     "sparse_hopfield": ["--alpha", "2.0"],
     "dense_hopfield": ["--alpha", "1.0"],
     "entmax15": ["--alpha", "1.5"],
+    "scheduled": ["--alpha", "2.0", "--alpha_schedule", "linear", "--schedule_steps", "0.75"],
 }
 TITLES = {
     "transformer": "Transformer (softmax)",
     "dense_hopfield": "D Hopfield (alpha 1)",
     "entmax15": "entmax15 (alpha 1.5)",
     "sparse_hopfield": "S Hopfield (alpha 2)",
+    "scheduled": "S Hopfield (alpha 1 to 2 in training)",
 }
 PAIRS = {
     "multi30k_de_en": "Multi30k DE-EN",
@@ -211,7 +213,8 @@ def report(record: dict[str, Any], folder: Path) -> str:
             "WMT17 is out of reach here (no network, two cores): small corpora, one small Marian model from scratch "
             f"({SIZE['layers']} + {SIZE['layers']} layers, width {SIZE['d_model']}, {SIZE['heads']} heads, joint byte-level BPE of "
             f"{SIZE['vocab_size']}), {TRAINING['epochs']} epochs, Adam with warm-up and linear decay, label smoothing 0.1, beam 5; "
-            "beta = 1, one step, no extra parameters. Data, steps, initialisation and order of the batches are equal for all models "
+            "beta = 1, one step, no extra parameters; in the last row of a pair, alpha goes from 1 to 2 in the first three quarters "
+            "of training and stays there. Data, steps, initialisation and order of the batches are equal for all models "
             "of a seed. Mean ± standard deviation over seeds; difference: to the Transformer of the same seed.\n",
             table(
                 ["pair", "model", "seeds", "BLEU", "greedy", "difference", "validation loss", "keys with weight, %"]
@@ -249,8 +252,14 @@ def verdicts(record: dict[str, Any]) -> list[tuple[str, str, str]]:
     means = [sum(values) / len(values) for values in found.values()]
     dense = [value for pair in PAIRS for value in paired(record, pair, "dense_hopfield")]
     gap = f"up to {max(map(abs, dense)):.2f} BLEU between them in our runs" if dense else "not run yet"
-    main = [sum(values) / len(values) for pair, values in found.items() if pair.startswith("multi30k")]
-    bar = "not run" if not main else "reproduced" if min(main) >= -BAR else "not"
+    kept, main = [], []
+    for model in ("sparse_hopfield", "scheduled", "entmax15"):
+        for pair in PAIRS:
+            values = paired(record, pair, model) if pair.startswith("multi30k") else []
+            if values:
+                kept.append(sum(values) / len(values) >= -BAR)
+                main.append(f"{PAIRS[pair].removeprefix('Multi30k ')} {TITLES[model]} {spread(values)}")
+    bar = "not run" if not main else "reproduced" if all(kept) else "partly" if any(kept) else "not"
     gains = [mean > 1 for mean in means]
     verdict = "not run" if not means else "reproduced" if all(gains) else "partly" if any(gains) else "not"
     return [
@@ -263,7 +272,7 @@ def verdicts(record: dict[str, Any]) -> list[tuple[str, str, str]]:
         (
             f"our bar: sparse attention loses at most {BAR} BLEU against softmax on Multi30k",
             bar,
-            f"Multi30k: {', '.join(f'{mean:+.2f}' for mean in main) or 'nothing yet'}.",
+            f"{'; '.join(main) or 'Nothing yet'}.",
         ),
         (
             "dense Hopfield attention translates better than the Transformer (+3.8 BLEU DE-EN, +2.3 EN-DE)",
