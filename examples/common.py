@@ -38,7 +38,7 @@ SCALE_FILE = "standardization.json"
 # What a run may go on with in another way: it has no influence on what is trained.
 _MAY_CHANGE = ("cache_dir", "test_file", "max_test_samples", "num_beams", "sparsity_logging_steps")
 # Support sizes are counted on so many batches of so many samples.
-_COUNTED = (8, 16)
+_COUNTED = (8, 4)
 
 Scale = tuple[torch.Tensor, torch.Tensor]
 
