@@ -74,7 +74,9 @@ def limit_level(level: int) -> str:
 
 def kept_per_row(keys: int) -> int:
     """Entries of the support that a row has room for."""
-    return torch.sym_min(_KEPT_PER_ROW, keys)  # of a length that torch.export leaves open, too
+    if isinstance(keys, int):
+        return min(_KEPT_PER_ROW, keys)
+    return torch.sym_min(_KEPT_PER_ROW, keys)  # a length that torch.export leaves open
 
 
 def _vectors(tensor: torch.Tensor) -> tuple[int, ...]:
