@@ -79,7 +79,9 @@ class ExperimentArguments:
         return range(self.seeds if self.seeds is not None else quick if self.quick else full)
 
     def require_data(self, *paths: str) -> list[Path]:
-        """Paths below `--data_dir`, checked before anything is run."""
+        """Paths below `--data_dir`, checked before anything is run; a report alone needs no data."""
+        if self.report_only:
+            return [Path(path) for path in paths]
         if self.data_dir is None:
             raise ValueError(f"--data_dir is needed: the folder that holds {', '.join(paths)}.")
         found = [Path(self.data_dir) / path for path in paths]

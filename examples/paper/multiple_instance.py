@@ -382,7 +382,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         grid = {name: list(values) for name, values in GRID.items()}
     cells = {}
     for dataset, path in sources.items():
-        bags = load_bags(path)
+        bags = None if arguments.report_only else load_bags(path)
         for model in MODELS:
             settings = {"dataset": dataset, "model": model, **common, "grid": grid}
             cells[f"{dataset}/{model.replace(' ', '_')}"] = Cell(evaluate, settings, {"bags": bags})

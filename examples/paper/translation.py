@@ -171,8 +171,7 @@ def make_cells(arguments: ExperimentArguments) -> dict[str, Cell]:
     if arguments.quick:
         pairs, training = ["numbers_to_words"], {"steps": 100}
     else:
-        if not arguments.report_only:
-            arguments.require_data("translation/multi30k.train.de.txt.gz", "translation/tatoeba_en_ru.tsv.gz")
+        arguments.require_data("translation/multi30k.train.de.txt.gz", "translation/tatoeba_en_ru.tsv.gz")
         pairs, training = [pair for pair in PAIRS if pair != "numbers_to_words"], TRAINING
     cells = {}
     for seed in arguments.seed_range(3):

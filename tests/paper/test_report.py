@@ -1,6 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """RESULTS.md: made from sections, and the one in the repository is the one that its sections make."""
 
+import importlib
+import shutil
 from pathlib import Path
 
 import harness
@@ -32,6 +34,18 @@ def test_report(tmp_path):
         report.make_report(results, tmp_path / "RESULTS.md")
     with pytest.raises(ValueError, match="--results_dir"):
         report.main(["--results_dir", str(tmp_path / "nothing")])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bit_pattern", "multiple_instance", "time_series", "translation", "energy"]
+    + [pytest.param("memory", marks=pytest.mark.slow)],  # its pictures take long
+)
+def test_sections_come_from_the_records_without_data(name, tmp_path):
+    pytest.importorskip("matplotlib", reason="the report has pictures")
+    shutil.copy(PAPER / "results" / f"{name}.json", tmp_path)
+    importlib.import_module(name).main(["--report_only", "--output_dir", str(tmp_path)])
+    assert (tmp_path / f"{name}.md").read_text() == (PAPER / "results" / f"{name}.md").read_text()
 
 
 def test_the_report_in_the_repository_is_up_to_date():
