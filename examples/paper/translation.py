@@ -239,18 +239,17 @@ def report(record: dict[str, Any], folder: Path) -> str:
 
 def plot(record: dict[str, Any], pairs: list[str], path: Path) -> None:
     """BLEU of each pair and model, a dot for each seed."""
-    made, axes = figure(max(len(pairs), 1), 1, width=2.8, height=3.6)
+    made, axes = figure(max(len(pairs), 1), 1, width=3.6, height=2.4)
     for axis, pair in zip(axes[0], pairs, strict=False):
         names = [model for model in TITLES if select(record, pair=pair, model=model)]
         for place, model in enumerate(names):
             values = select(record, "bleu", pair=pair, model=model)
-            axis.bar(place, sum(values) / len(values), color=f"C{list(TITLES).index(model)}", alpha=0.5)
-            axis.plot([place] * len(values), values, "k.", markersize=4)
-        axis.set_xticks(
-            range(len(names)), [TITLES[name].partition(" (")[0] for name in names], rotation=60, fontsize=7
-        )
+            axis.plot(values, [place] * len(values), "o", color=f"C{list(TITLES).index(model)}")
+        axis.set_yticks(range(len(names)), [TITLES[name].partition(" (")[0] for name in names], fontsize=7)
+        axis.set_ylim(len(names) - 0.5, -0.5)
+        axis.grid(axis="y", alpha=0.3)
         axis.set_title(PAIRS[pair], fontsize=9)
-        axis.set_ylabel("BLEU", fontsize=8)
+        axis.set_xlabel("BLEU", fontsize=8)
     save_figure(made, path, dpi=80)
 
 
