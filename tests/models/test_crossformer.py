@@ -287,7 +287,7 @@ def test_save_and_load(tmp_path):
         "from transformers import AutoModelForTimeSeriesPrediction\n"
         "model = AutoModelForTimeSeriesPrediction.from_pretrained(sys.argv[1]).eval()\n"
         "with torch.no_grad():\n"
-        "    print(json.dumps(model(torch.load(sys.argv[1] + '/past.pt')).prediction_outputs.tolist()))\n"
+        "    print(json.dumps(model(torch.load(sys.argv[1] + '/past.pt', weights_only=True)).prediction_outputs.tolist()))\n"
     )
     result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     torch.testing.assert_close(torch.tensor(json.loads(result.stdout.splitlines()[-1])), expected)
