@@ -48,11 +48,11 @@ def test_standardised_on_what_is_trained_on():
         torch.testing.assert_close(training.mean[number, 0, 0], own.mean(0), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(training.deviation[number, 0, 0], own.std(0, correction=0), rtol=1e-4, atol=1e-5)
     # Nothing that happens in other bags changes what is learned: the test bags of the first fold made absurd.
-    training.fit(2)
+    training.fit(2, **multiple_instance.TRAINING)
     changed = bags.instances.clone()
     changed[splits[0].test] += 1000.0
     other = multiple_instance.StackedTraining(config, bags._replace(instances=changed), splits, seed=0)
-    other.fit(2)
+    other.fit(2, **multiple_instance.TRAINING)
     assert training.auc("validation")[0] == other.auc("validation")[0]
     for name, parameter in training.model.named_parameters():
         assert torch.equal(parameter[0], dict(other.model.named_parameters())[name][0]), name
@@ -67,6 +67,32 @@ def test_quick(tmp_path):
     text = (tmp_path / "multiple_instance.md").read_text()
     assert text.startswith("## 3.") and "### Claims" in text
     assert (tmp_path / "multiple_instance.png").stat().st_size > 1000
+
+
+def test_wider_search():
+    bags = multiple_instance.load_bags(None)
+    common = {"dataset": "generated", "model": "S pooling", "seeds": 1, "folds": 3, "epochs": 2, "bags": bags}
+    grid = {"scaling": [1.0], "bag_dropout": [0.0]}
+    narrow = multiple_instance.evaluate(**common, grid=grid)
+    # The first choice is that of the small grid; each later one differs from the best so far in one hyperparameter.
+    wider = {"embedding_size": [32, 64], "learning_rate": [1e-3, 1e-8]}
+    wide = multiple_instance.evaluate(**common, grid=grid, wider=wider)
+    assert wide["selection"][0] == narrow["selection"][0] and len(wide["selection"]) == 3
+    sizes = [tried.get("embedding_size", 64) for tried in wide["selection"]]
+    assert sizes[:2] == [64, 32] and wide["selection"][2]["learning_rate"] == 1e-8
+    best = max(wide["selection"], key=lambda tried: tried["validation"])
+    assert wide["choice"] == {name: value for name, value in best.items() if name != "validation"}
+    untrained = multiple_instance.train(
+        "S pooling",
+        bags,
+        multiple_instance.make_splits(bags.labels.numpy(), 0, 3),
+        {"learning_rate": 0.0, **{name: values[0] for name, values in grid.items()}},
+        1,
+        seed=0,
+    )
+    fresh = multiple_instance.StackedTraining(untrained.model.config, bags, untrained.splits, seed=0)
+    for name, parameter in fresh.model.named_parameters():
+        assert torch.equal(parameter, dict(untrained.model.named_parameters())[name]), name
 
 
 def test_real_data_is_asked_for(tmp_path):
