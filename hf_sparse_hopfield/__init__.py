@@ -14,6 +14,7 @@ from .version import __version__  # noqa: F401
 
 _MODULE_OF = {
     "HopfieldMemory": "layers",
+    "PolynomialMemory": "layers",
     "SparseHopfield": "layers",
     "SparseHopfieldConfig": "configuration",
     "SparseHopfieldCrossformerConfig": "models",
@@ -40,7 +41,13 @@ if TYPE_CHECKING:
     from .functional import conjugate, energy, entmax, explain_backend, retrieve, sparsemax  # noqa: F401
     from .integration.calibration import calibrate  # noqa: F401
     from .integration.convert import to_dense, to_sparse_hopfield  # noqa: F401
-    from .layers import HopfieldMemory, SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling  # noqa: F401
+    from .layers import (  # noqa: F401
+        HopfieldMemory,
+        PolynomialMemory,
+        SparseHopfield,
+        SparseHopfieldLayer,
+        SparseHopfieldPooling,
+    )
     from .models import (  # noqa: F401
         SparseHopfieldCrossformerConfig,
         SparseHopfieldCrossformerForPrediction,

@@ -18,6 +18,7 @@ import hf_sparse_hopfield
 ROOT = pathlib.Path(__file__).parent.parent
 PUBLIC = [
     "HopfieldMemory",
+    "PolynomialMemory",
     "SparseHopfield",
     "SparseHopfieldConfig",
     "SparseHopfieldLayer",

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Multiple-instance learning of bit patterns: bag size, bag sparsity, convergence, and other sparsity in the test.
 
-    python examples/paper/bit_pattern.py --output_dir OUT            # 14 cells x 6 models, 10 seeds
+    python examples/paper/bit_pattern.py --output_dir OUT            # 14 cells x 6 models, and 4 on the temperature; 10 seeds
     python examples/paper/bit_pattern.py --quick --output_dir OUT    # the course of it, in a minute
 
 An instance is one of the 15 patterns of four bits that are not all zero. Four of them, drawn anew for every seed, are
@@ -44,6 +44,8 @@ HEADS = {"num_heads": 8, "head_size": 8, "bag_dropout": 0.5}
 STATES = 16
 PATTERNS = {"scaling": 0.25, "update_steps": 0}
 BATCH, EPOCHS, LEARNING_RATE = 128, 150, 1e-3
+# Is it the temperature that dense pooling fails by? Model, scaling, how many times the epochs.
+TEMPERATURES = (("D pooling", 1.0, 1), ("D pooling", 4.0, 1), ("D pooling", 0.25, 4), ("S pooling", 1.0, 1))
 
 
 @dataclass
@@ -88,17 +90,19 @@ def count_kinds(bags: torch.Tensor) -> torch.Tensor:
     return nn.functional.one_hot(bags, KINDS).sum(-2).float()
 
 
-def make_config(model: str) -> SparseHopfieldMultipleInstanceConfig:
-    """The configuration of one of the six models."""
+def make_config(model: str, scaling: float | None = None) -> SparseHopfieldMultipleInstanceConfig:
+    """The configuration of one of the six models, the Hopfield ones with the paper's scaling if no other is given."""
     settings = {"input_size": BITS, **HEADS, **MODELS[model]}
     if "attention" not in model:
-        settings |= PATTERNS
+        settings |= PATTERNS if scaling is None else {**PATTERNS, "scaling": scaling}
     if "pooling" in model:
         settings["quantity"] = STATES
     return SparseHopfieldMultipleInstanceConfig(**settings)
 
 
-def train(model: str, bag_size: int, positives: int, seeds: int, epochs: int) -> dict[str, Any]:
+def train(
+    model: str, bag_size: int, positives: int, seeds: int, epochs: int, scaling: float | None = None
+) -> dict[str, Any]:
     """
     Train one model with all seeds.
 
@@ -108,13 +112,14 @@ def train(model: str, bag_size: int, positives: int, seeds: int, epochs: int) ->
         positives (`int`): Signals in a positive bag.
         seeds (`int`): How many.
         epochs (`int`): Passes over the training bags.
+        scaling (`float`, *optional*): Inverse temperature of the Hopfield models; 0.25 as in the paper if not given.
 
     Returns:
         `dict`: `accuracy` on the test bags and with other numbers of signals in them (`generalization`), for each seed;
         `curve` (epoch, loss, test accuracy, means over seeds); `difference` between the logits of the stack and of the library's
-        own model; `cpu_seconds` of training, whatever else ran on the machine.
+        own model, without dropout; `cpu_seconds` of training, whatever else ran on the machine.
     """
-    config, patterns = make_config(model), bit_patterns()
+    config, patterns = make_config(model, scaling), bit_patterns()
     models = []
     for seed in range(seeds):
         torch.manual_seed(seed)
@@ -192,6 +197,10 @@ def make_cells(arguments: BitPatternArguments) -> dict[str, Cell]:
         for share in shares:
             settings = {"model": model, "bag_size": SPARSITY_SIZE, "positives": round(share * SPARSITY_SIZE)}
             cells[f"sparsity/{share}/{name}"] = Cell(train, {**settings, "seeds": seeds, "epochs": epochs})
+    for model, scaling, times in TEMPERATURES[:1] if arguments.quick else TEMPERATURES:
+        settings = {"model": model, "bag_size": sizes[-1], "positives": 1, "seeds": seeds, "epochs": times * epochs}
+        name = f"temperature/{model.replace(' ', '_')}/scaling{scaling:g}" + (f"_epochs{times}x" if times > 1 else "")
+        cells[name] = Cell(train, {**settings, "scaling": scaling})
     return cells
 
 

@@ -3,7 +3,10 @@
 
 Equal instances have equal scores, so a bag of 300 instances of 15 kinds needs 15 scores and how often each occurs. With
 counts c the weight of one instance of kind i is p_i = [z_i - tau]_+ with sum of c_i p_i = 1 (sparsemax), or
-exp(z_i) / sum of c_j exp(z_j) (softmax), and a retrieved pattern is the sum of c_i p_i v_i: no approximation.
+exp(z_i) / sum of c_j exp(z_j) (softmax), and a retrieved pattern is the sum of c_i p_i v_i. Without dropout nothing of this is
+an approximation. In training the dropout is one, in distribution: how many of c equal instances stay is one of 1024 equally
+likely values (exact for c up to 10 at rate 1/2), and with `"hopfield"`, whose rows are averaged, the noise of the mean is
+normal with the exact mean and variance.
 
 Everything else (parameters, projections, classifier) is that of a [`stack`] of the library's models.
 """
@@ -104,9 +107,9 @@ def bag_logits(stacked: MultipleInstanceClassifier, kinds: torch.Tensor, counts:
     """
     The logits of a stack of models, for bags that are given as counts.
 
-    Dropout acts on every instance, as in the model: of c equal ones a binomial number stays. With `"hopfield"` it acts on
-    the weights of every row, and the mean of the bag adds up one column of them: a sum of (bag size) * c independent terms,
-    for which a normal variable of the same mean and variance is drawn.
+    Dropout acts on every instance, as in the model: of c equal ones a binomial number stays, drawn from a table of 1024 values.
+    With `"hopfield"` it acts on the weights of every row, and the mean of the bag adds up one column of them: a sum of
+    (bag size) * c independent terms, for which a normal variable of the same mean and variance is drawn.
 
     Args:
         stacked: From [`stack`].

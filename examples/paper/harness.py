@@ -57,7 +57,7 @@ CLAIMS_HEADER = ("claim of the paper", "verdict", "explanation")
 class ExperimentArguments:
     """Arguments of every experiment; one that needs more adds fields in a subclass."""
 
-    data_dir: str | None = field(default=None, metadata={"help": "Folder of the real data (see examples/paper)."})
+    data_dir: str | None = field(default=None, metadata={"help": "Folder of the real data (see examples/README.md)."})
     output_dir: str = field(default="paper_results", metadata={"help": "Where cells, tables and pictures go."})
     quick: bool = field(default=False, metadata={"help": "A small version that shows the course of the full one."})
     seeds: int | None = field(default=None, metadata={"help": "Number of seeds; as in the paper if not given."})
@@ -331,6 +331,36 @@ def claims(rows: Iterable[tuple[str, str, str]]) -> str:
     return "### Claims\n\n" + table(CLAIMS_HEADER, rows) + "\n"
 
 
+def verdict(agree: Iterable[bool | None]) -> str:
+    """
+    The verdict on a claim that is made of several.
+
+    Args:
+        agree (iterable of `bool` or `None`): Whether each part holds; None, if it was not run or remains open. "reproduced" needs all.
+    """
+    agree = list(agree)
+    if all(part is None for part in agree):
+        return "not run"
+    return "reproduced" if all(agree) else "partly" if any(agree) else "not"
+
+
+def sign(differences: Sequence[float]) -> int:
+    """
+    1 or -1 where the mean of paired differences is above or below 0, 0 where it cannot be told (t-test, two-sided, 5 %).
+
+    Args:
+        differences (sequence of `float`): One for each seed. From a single one nothing can be told.
+    """
+    from hf_sparse_hopfield.extras import require
+
+    mean = statistics.fmean(differences)
+    if len(differences) < 2 or mean == 0:
+        return 0
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    bound = error * require("scipy.stats", "examples").t.ppf(0.975, len(differences) - 1)
+    return 0 if abs(mean) <= bound else 1 if mean > 0 else -1
+
+
 def figure(columns: int = 1, lines: int = 1, width: float = 4.2, height: float = 3.2) -> tuple[Any, Any]:
     """A matplotlib figure and its axes, `(lines, columns)`; save it with [`save_figure`]."""
     from hf_sparse_hopfield.extras import require
@@ -361,10 +391,16 @@ def provenance(record: dict[str, Any]) -> str:
     """One paragraph: when, with what and how long."""
     versions_used = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     state = f"; {len(record['missing'])} cells not run yet" if record["missing"] else ""
-    quick = " (some with --quick)" if any(entry["quick"] for entry in record["cells"].values()) else ""
+    entries = record["cells"].values()
+    quick = " (some with --quick)" if any(entry["quick"] for entry in entries) else ""
+    first, last = (extreme(entry["date"] for entry in entries)[:10] for extreme in (min, max))
+    days = first if first == last else f"{first} to {last}"
+    # What runs a part leaves out more than it says; the JSON has the command of every cell.
+    whole, _, part = record["command"].partition(" --only ")
+    parts = " in parts (`--only`)" if part or any(" --only " in entry.get("command", "") for entry in entries) else ""
     return (
-        f"\n{len(record['cells'])} cells{quick}, {record['seconds'] / 60:.1f} minutes in all{state}; last on {record['date']} "
-        f"by `{record['command']}` ({versions_used}).\n"
+        f"\n{len(record['cells'])} cells{quick}, {record['seconds'] / 60:.1f} minutes in all{state}; {days} by "
+        f"`{whole}`{parts} ({versions_used}).\n"
     )
 
 

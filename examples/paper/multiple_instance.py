@@ -4,10 +4,14 @@
     python examples/paper/multiple_instance.py --data_dir DATA --output_dir OUT
     python examples/paper/multiple_instance.py --quick --output_dir OUT         # generated bags, seconds
 
-Ten-fold stratified cross-validation, repeated with other folds and initial weights for every seed. A tenth of the nine training
-folds is held out for validation, features are standardised on what is trained on and clipped, and the model after 50 epochs is tested.
-Hyperparameters are chosen once, on the first fold of the first seed: by cross-validation within its nine training folds; its test
-fold plays no part in that. UCSB, where a small grid was not enough, is run a second time with a search through the paper's whole grid.
+Ten-fold stratified cross-validation, repeated with other folds and initial weights for every seed. Features are standardised on
+what is trained on and clipped, and the model after 50 epochs is tested. Two protocols:
+
+- The paper's: hyperparameters are chosen once, by cross-validation within the nine training folds of the first fold of the first seed,
+  and kept for all other folds and seeds (whose test bags are therefore mostly bags of that choice). UCSB, where a small grid was not
+  enough, is run a second time with a search through the paper's whole grid.
+- Nested: every fold has a choice of its own, in which its test bags play no part at all.
+
 All models of one configuration (seeds x folds) are trained as one stack (stacking.py).
 """
 
@@ -21,7 +25,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from harness import Cell, ExperimentArguments, claims, figure, parse, run, save_figure, select, spread, table
+from harness import (
+    Cell,
+    ExperimentArguments,
+    claims,
+    figure,
+    parse,
+    run,
+    save_figure,
+    select,
+    sign,
+    spread,
+    table,
+    verdict,
+)
 from stacking import stack
 from torch import nn
 
@@ -41,6 +58,7 @@ from run_multiple_instance import instances_of, read_npz, smoke_data  # noqa: E4
 
 DATASETS = {"Tiger": "tiger", "Fox": "fox", "Elephant": "elephant", "UCSB": "ucsb_breast_cancer"}
 WIDE = "UCSB-wider"
+NESTED = {dataset: f"{dataset}-nested" for dataset in DATASETS}
 MODELS = {
     "D Hopfield": {"aggregation": "hopfield", "alpha": 1.0},
     "S Hopfield": {"aggregation": "hopfield", "alpha": 2.0},
@@ -52,6 +70,12 @@ PAPER = {
     "S Hopfield": {"Tiger": (0.892, 0.021), "Fox": (0.611, 0.010), "Elephant": (0.912, 0.016), "UCSB": (0.877, 0.009)},
     "D pooling": {"Tiger": (0.871, 0.014), "Fox": (0.637, 0.035), "Elephant": (0.876, 0.015), "UCSB": (0.828, 0.068)},
     "S pooling": {"Tiger": (0.884, 0.007), "Fox": (0.610, 0.033), "Elephant": (0.914, 0.016), "UCSB": (0.796, 0.107)},
+}
+# Other methods in the paper's table, which it takes from elsewhere; we have not run them.
+PAPER_OTHERS = {
+    "Path encoding": {"Tiger": 0.910, "Fox": 0.712, "Elephant": 0.944, "UCSB": 0.880},
+    "MInD": {"Tiger": 0.853, "Fox": 0.704, "Elephant": 0.936, "UCSB": 0.831},
+    "MILES": {"Tiger": 0.872, "Fox": 0.738, "Elephant": 0.927, "UCSB": 0.833},
 }
 # Of the paper's grid: what it varies and we fix, and what we search.
 FIXED = {
@@ -76,7 +100,7 @@ WIDER = {
 }
 WIDE_REPEATS = 3  # cross-validations that each of its choices is judged by
 CLIP = 2.0  # standard deviations: the features have long tails, and a bag is small
-FOLDS, SELECTION_FOLDS = 10, 10
+FOLDS, SELECTION_FOLDS, NESTED_SEEDS = 10, 10, 1
 
 
 class Bags(NamedTuple):
@@ -106,7 +130,7 @@ def load_bags(path: Path | None) -> Bags:
 
 
 def make_splits(labels: np.ndarray, seed: int, folds: int) -> list[Split]:
-    """The folds of one seed, with a tenth of the training bags for validation."""
+    """The folds of one seed; a tenth of the training bags is for validation, as in the paper, though no rule of ours asks for it."""
     splits = []
     for number, (train, test) in enumerate(_folds(labels, folds, seed)):
         train, validation = _hold_out(train, labels, 100 * seed + number)
@@ -270,51 +294,82 @@ def evaluate(
     }
 
 
+def evaluate_nested(
+    dataset: str, model: str, seeds: int, folds: int, epochs: int, grid: dict[str, list], bags: Bags
+) -> dict[str, Any]:
+    """
+    Cross-validation in which every fold has its own choice of hyperparameters, made without its bags.
+
+    A model that is trained without two folds says how good a choice is for the one, by its AUC on the other, and for the
+    other by that on the one. Each fold is paired with the next, the one before and the opposite one.
+
+    Returns:
+        `dict`: As that of [`evaluate`], but `choices` has one for each seed and fold, and so has every AUC of `selection`.
+    """
+    labels = bags.labels.numpy()
+    pairs = sorted({tuple(sorted((i, (i + far) % folds))) for i in range(folds) for far in (1, folds // 2)})
+    everything = np.arange(len(labels))
+    outer, inner = [], []
+    for seed in range(seeds):
+        parts = [test for _, test in _folds(labels, folds, seed)]
+        outer += [Split(np.setdiff1d(everything, part), np.empty(0, dtype=int), part) for part in parts]
+        for i, j in pairs:
+            inner.append(Split(np.setdiff1d(everything, np.concatenate([parts[i], parts[j]])), parts[i], parts[j]))
+    choices = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    scores = torch.zeros(len(choices), seeds, folds)
+    for number, choice in enumerate(choices):
+        tried = train(model, bags, inner, choice, epochs, seed=0)
+        on_first, on_second = (tried.auc(part).view(seeds, -1) for part in ("validation", "test"))
+        for place, (i, j) in enumerate(pairs):
+            scores[number, :, i] += on_second[:, place]
+            scores[number, :, j] += on_first[:, place]
+    best = scores.argmax(0).flatten()
+    found = torch.zeros(seeds * folds)
+    for number in best.unique().tolist():
+        mine = (best == number).nonzero()[:, 0]
+        splits = [outer[place] for place in mine]
+        found[mine] = train(model, bags, splits, choices[number], epochs, seed=1).auc("test")
+    by_seed = found.view(seeds, folds)
+    neighbours = 2 * len(pairs) / folds
+    return {
+        "auc": by_seed.mean(1),
+        "folds": by_seed,
+        "choices": [choices[number] for number in best],
+        "selection": [
+            {"validation": score / neighbours, **choice} for score, choice in zip(scores, choices, strict=True)
+        ],
+    }
+
+
 def report(record: dict[str, Any], folder: Path) -> str:
     """Markdown and the picture `multiple_instance.png`."""
     found = {
         (dataset, model): result
-        for dataset in [*DATASETS, WIDE, "generated"]
+        for dataset in [*DATASETS, WIDE, *NESTED.values(), "generated", "generated-nested"]
         for model in MODELS
         for result in select(record, dataset=dataset, model=model)
     }
-    rows = []
-    for model, paper in PAPER.items():
-        row = [model]
-        for dataset in [*DATASETS, WIDE]:
-            ours = found.get((dataset, model))
-            mean, deviation = paper[dataset.removesuffix("-wider")]
-            row.append(f"{spread(ours['auc'], 3) if ours else '-'} ({mean:.3f} ± {deviation:.3f})")
-        rows.append(row)
-    defaults = FIXED | TRAINING
-    chosen = []
-    for (dataset, model), result in found.items():
-        others = {
-            name: value for name, value in result["choice"].items() if name not in GRID and value != defaults[name]
-        }
-        tried = [entry["validation"] for entry in result["selection"]]
-        chosen.append([dataset, model, *(result["choice"][name] for name in GRID)])
-        chosen[-1] += [", ".join(f"{name} {value:g}" for name, value in others.items()) or "-", len(tried)]
-        chosen[-1] += [f"{min(tried):.3f} to {max(tried):.3f}"]
     _plot(found, folder)
     settings = [cell["settings"] for cell in record["cells"].values()]
-    seeds = ", ".join(sorted({str(setting["seeds"]) for setting in settings}))
+    seeds = ", ".join(sorted({str(each["seeds"]) for each in settings if not each["dataset"].endswith("-nested")}))
     text = f"""## 3. Multiple-instance benchmarks
+
+### One choice of hyperparameters, as in the paper
 
 ROC-AUC, mean ± standard deviation over {seeds} seeds of the mean over ten folds (in brackets: the paper).
 
-{table(["method", *DATASETS, WIDE], rows)}
-Protocol: ten-fold stratified cross-validation, other folds and initial weights for each seed; a tenth of the training folds held
+{_table_of_one_choice(found)}
+Ten-fold stratified cross-validation, other folds and initial weights for each seed; a tenth of the training folds held
 out for validation; standardised on the training bags of the fold, and clipped at {CLIP:g} standard deviations (below); Adam, {EPOCHS} epochs. Chosen once for each data set and model, by
 {SELECTION_FOLDS}-fold cross-validation within the nine training folds of the first fold of the first seed (the paper has one split):
 {_listed(GRID)}. Fixed, for want of time, where the paper searches too: batch {TRAINING["batch"]},
 learning rate {TRAINING["learning_rate"]:g} with decay {TRAINING["decay"]}, {FIXED["embedding_layers"]} embedding layer of width {FIXED["embedding_size"]}, {FIXED["num_heads"]} heads of size {FIXED["head_size"]}.
+This is the paper's rule, and it leaks: nine tenths of all bags take part in the choice, and are test bags of the other folds and seeds.
 
-UCSB's two Hopfield models came out below the paper's spread that way, and the set was run again with the rest of the paper's grid. The
+UCSB's two Hopfield models came out below the paper's spread that way, and were run again with the rest of the paper's grid. The
 wider search starts from the best of the choices above and then sets, one after the other, each of these to its best value:
-{_listed(WIDER)}. Every choice is
-judged by {WIDE_REPEATS} ten-fold cross-validations within the nine training folds. Its test folds are those of the first run, whose AUC was known by then; no
-choice has seen them.
+{_listed(WIDER)}. Every choice is judged by {WIDE_REPEATS} ten-fold cross-validations within the same nine folds.
+The folds it is tested on are those of the first run, whose AUC was known when the search was made wider.
 
 The paper stops early on validation AUC; its published code does not (it never raises the best AUC it compares with, and so
 reports the last epoch it runs), and neither do we: the best of 50 epochs on 18 validation bags is mostly luck (Tiger, first seed, all ten folds:
@@ -328,11 +383,64 @@ cross-validations within the nine training folds of the first fold): Tiger .848 
 
 Chosen:
 
-{table(["data", "model", *GRID, "other than fixed", "choices", "their validation AUC"], chosen)}
+{_table_of_choices(found)}
+### Nested: a choice for every fold, without its bags
+
+ROC-AUC of the ten folds of the first seed, mean ± standard error over the folds (in brackets: the first seed of the table above, on the same
+folds). Each fold chooses from the grid ({_listed(GRID)}) by models that are trained without it and without one of three other folds, on which they are
+judged. Only the clipping was decided once for all, as said above.
+
+{_table_of_nested(found)}
 ![AUC](multiple_instance.png)
 
 """
     return text + claims(_claims(found))
+
+
+def _table_of_one_choice(found: dict[tuple[str, str], dict[str, Any]]) -> str:
+    rows = []
+    for model, paper in PAPER.items():
+        row = [model]
+        for dataset in [*DATASETS, WIDE]:
+            ours = found.get((dataset, model))
+            mean, deviation = paper[dataset.removesuffix("-wider")]
+            row.append(f"{spread(ours['auc'], 3) if ours else '-'} ({mean:.3f} ± {deviation:.3f})")
+        rows.append(row)
+    for method, paper in PAPER_OTHERS.items():
+        rows.append([method, *(f"- ({paper[dataset]:.3f})" for dataset in DATASETS), f"- ({paper['UCSB']:.3f})"])
+    return table(["method", *DATASETS, WIDE], rows)
+
+
+def _table_of_choices(found: dict[tuple[str, str], dict[str, Any]]) -> str:
+    defaults = FIXED | TRAINING
+    rows = []
+    for (dataset, model), result in found.items():
+        if "choice" in result:
+            choice = result["choice"]
+            others = {name: value for name, value in choice.items() if name not in GRID and value != defaults[name]}
+            tried = [entry["validation"] for entry in result["selection"]]
+            rows.append([dataset, model, *(choice[name] for name in GRID)])
+            rows[-1] += [", ".join(f"{name} {value:g}" for name, value in others.items()) or "-", len(tried)]
+            rows[-1] += [f"{min(tried):.3f} to {max(tried):.3f}"]
+    return table(["data", "model", *GRID, "other than fixed", "choices", "their validation AUC"], rows)
+
+
+def _table_of_nested(found: dict[tuple[str, str], dict[str, Any]]) -> str:
+    rows = []
+    for model in MODELS:
+        row = [model]
+        for dataset, nested in NESTED.items():
+            ours, once = found.get((nested, model)), found.get((dataset, model))
+            text = f"{statistics.fmean(ours['auc']):.3f} ± {_error_over_folds(ours):.3f}" if ours else "-"
+            row.append(f"{text} ({once['auc'][0]:.3f})" if once else text)
+        rows.append(row)
+    return table(["method", *DATASETS], rows)
+
+
+def _error_over_folds(result: dict[str, Any]) -> float:
+    """Standard error of a mean over folds: the deviation between folds, of all seeds, over the root of their number in one."""
+    values = [value for seed in result["folds"] for value in seed]
+    return statistics.stdev(values) / math.sqrt(len(result["folds"][0]))
 
 
 def _listed(grid: dict[str, tuple]) -> str:
@@ -340,65 +448,74 @@ def _listed(grid: dict[str, tuple]) -> str:
 
 
 def _claims(found: dict[tuple[str, str], dict[str, Any]]) -> list[tuple[str, str, str]]:
-    found = found | {("UCSB", model): result for (dataset, model), result in found.items() if dataset == WIDE}
-    means = {key: statistics.fmean(result["auc"]) for key, result in found.items()}
-    rows = []
-    inside, notes = [], []
-    for dataset in DATASETS:
+    judged = dict(found)
+    for kind in ("Hopfield", "pooling"):  # the wider search takes the place of the small grid where S and D have it
+        if all((WIDE, f"{letter} {kind}") in found for letter in "SD"):
+            judged |= {("UCSB", f"{letter} {kind}"): found[WIDE, f"{letter} {kind}"] for letter in "SD"}
+    return [_level(judged), *(_sparse_against_dense(judged, kind) for kind in ("Hopfield", "pooling"))]
+
+
+def _level(found: dict[tuple[str, str], dict[str, Any]]) -> tuple[str, str, str]:
+    """Whether our AUC is within the paper's deviation or above it, with both protocols."""
+    agree, notes = [], []
+    counts = {"one choice": [0, 0], "nested": [0, 0]}
+    for dataset, nested in NESTED.items():
         for model, paper in PAPER.items():
-            if (dataset, model) in means:
-                mean, deviation = paper[dataset]
-                inside.append(means[dataset, model] >= mean - deviation)
-                if not inside[-1]:
-                    folds = found[dataset, model]["folds"]
-                    spread_of_folds = statistics.stdev(value for seed in folds for value in seed)
-                    notes.append(
-                        f"{dataset} {model} {means[dataset, model]:.3f} < {mean:.3f} - {deviation:.3f}, with a standard error "
-                        f"of {spread_of_folds / math.sqrt(len(folds[0])):.3f} over the folds"
-                    )
-    everything = len(inside) == len(DATASETS) * len(MODELS)
-    verdict = (
-        "not run" if not inside else "reproduced" if all(inside) and everything else "partly" if any(inside) else "not"
+            mean, deviation = paper[dataset]
+            inside = {}
+            for protocol, name in (("one choice", dataset), ("nested", nested)):
+                if (name, model) in found:
+                    result = found[name, model]
+                    auc = statistics.fmean(result["auc"])
+                    inside[protocol] = auc >= mean - deviation
+                    counts[protocol][0] += inside[protocol]
+                    counts[protocol][1] += 1
+                    if not inside[protocol]:
+                        error = _error_over_folds(result)
+                        notes.append(
+                            f"{dataset} {model}, {protocol}, {auc:.3f} ± {error:.3f} < {mean:.3f} - {deviation:.3f}"
+                        )
+            agree.append(all(inside.values()) if inside else None)
+    text = "; ".join(f"{protocol}: {good} of {number}" for protocol, (good, number) in counts.items() if number)
+    if notes:
+        text += (
+            f". Below (± standard error over folds): {'; '.join(notes)}. The paper's deviations are those of means over other folds of the same "
+            "bags, and say nothing about other bags: a fold of UCSB has 5 or 6, and a mean over ten of them is known to 0.04."
+        )
+    return (
+        "AUC of the four models on the four sets (our bar: within the paper's deviation, or above)",
+        verdict(agree),
+        text or "not run",
     )
-    rows.append(
+
+
+def _sparse_against_dense(found: dict[tuple[str, str], dict[str, Any]], kind: str) -> tuple[str, str, str]:
+    """Whether S is better than D where the paper has it so, and not where it has not; paired by seed, with the same folds."""
+    paper = {name: PAPER[f"S {kind}"][name][0] > PAPER[f"D {kind}"][name][0] for name in DATASETS}
+    agree, texts = [], []
+    for dataset in DATASETS:
+        both = [found.get((dataset, f"{letter} {kind}")) for letter in "SD"]
+        if None in both:
+            agree.append(None)
+            continue
+        differences = [sparse - dense for sparse, dense in zip(both[0]["auc"], both[1]["auc"], strict=True)]
+        clear = sign(differences)
+        agree.append(clear == 1 if paper[dataset] else clear != 1)
+        words = {1: "S better", -1: "S worse", 0: "no clear difference"}
+        error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
+        texts.append(f"{dataset} {statistics.fmean(differences):+.3f} ± {error:.3f} ({words[clear]})")
+    better = ", ".join(name for name in DATASETS if paper[name])
+    return (
+        f"S {kind} is better than D {kind} on {better} and not on the others",
+        verdict(agree),
         (
-            "AUC of the four models on the four sets (our bar: within the paper's deviation, or above)",
-            verdict,
-            f"{sum(inside)} of the {len(inside)} that were run, UCSB judged by the wider search"
-            + (
-                f"; below: {'; '.join(notes)}. The paper's deviations are those of means over other folds of the same bags, and "
-                "say nothing about other bags: a fold of UCSB has 5 or 6."
-                if notes
-                else ""
-            ),
-        )
+            f"S - D, paired by seed, ± standard error: {'; '.join(texts)}. Bags are small (13 instances at most, 40 in UCSB), so that softmax "
+            "is not diluted, and the scaling is chosen for each model: the reason that sparse models win on long bags (section 2) is absent here. The paper's "
+            "own differences are within its deviations, but for pooling on Elephant."
+            if texts
+            else "not run"
+        ),
     )
-    for kind in ("Hopfield", "pooling"):
-        pairs = {
-            dataset: (means[dataset, f"S {kind}"], means[dataset, f"D {kind}"])
-            for dataset in DATASETS
-            if (dataset, f"S {kind}") in means and (dataset, f"D {kind}") in means
-        }
-        paper = {name: PAPER[f"S {kind}"][name][0] > PAPER[f"D {kind}"][name][0] for name in DATASETS}
-        agree = [(sparse > dense) == paper[name] for name, (sparse, dense) in pairs.items()]
-        verdict = (
-            "not run"
-            if not agree
-            else "reproduced"
-            if all(agree) and len(agree) == 4
-            else "partly"
-            if any(agree)
-            else "not"
-        )
-        better = ", ".join(name for name in DATASETS if paper[name])
-        rows.append(
-            (
-                f"S {kind} is better than D {kind} on {better} and not on the others",
-                verdict,
-                "; ".join(f"{name} S {sparse:.3f}, D {dense:.3f}" for name, (sparse, dense) in pairs.items()),
-            )
-        )
-    return rows
 
 
 def _plot(found: dict[tuple[str, str], dict[str, Any]], folder: Path) -> None:
@@ -440,15 +557,20 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         sources[WIDE] = sources["UCSB"]
         common = {"seeds": seeds, "folds": FOLDS, "epochs": EPOCHS}
         grid = {name: list(values) for name, values in GRID.items()}
-    cells = {}
+    cells, nested = {}, {}
     for dataset, path in sources.items():
         bags = None if arguments.report_only else load_bags(path)
         for model in MODELS:
+            if dataset == WIDE and "Hopfield" not in model:  # pooling is where the paper has it with the small grid
+                continue
             settings = {"dataset": dataset, "model": model, **common, "grid": grid}
             if dataset == WIDE:
                 settings |= {"wider": {name: list(values) for name, values in WIDER.items()}, "repeats": WIDE_REPEATS}
             cells[f"{dataset}/{model.replace(' ', '_')}"] = Cell(evaluate, settings, {"bags": bags})
-    return run("multiple_instance", arguments, cells, report)
+            if dataset != WIDE:
+                settings = {**settings, "dataset": f"{dataset}-nested", "seeds": min(seeds, NESTED_SEEDS)}
+                nested[f"{dataset}-nested/{model.replace(' ', '_')}"] = Cell(evaluate_nested, settings, {"bags": bags})
+    return run("multiple_instance", arguments, cells | nested, report)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ Every cell is a run of `examples/run_translation.py`, trained from scratch with 
 from its last checkpoint if it was stopped. Beam 5 and sacrebleu. The cells are in order of importance: `--max_minutes` and
 `--only` run a part, the same command later the rest.
 
-With one retrieval step, dense Hopfield retrieval is the same formula as softmax attention. So D Hopfield is here a second
-implementation of the first row, and shows how much of a difference is nothing but rounding that training has blown up.
+With one retrieval step, dense Hopfield retrieval is the same formula as softmax attention, and is computed by the same kernel: its
+rows show that nothing else was changed.
 
 Beta multiplies the model's own 1 / sqrt(head width). Sparse models are trained with 1 and with about n ** (1 - alpha), n the length
 of a sentence: where all n weights are equal, as they nearly are in a fresh model, the weights then move as fast with the scores as
@@ -20,7 +20,9 @@ import gzip
 import json
 import random
 import shutil
+import statistics
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from harness import (
     select,
     spread,
     table,
+    verdict,
     write_text,
 )
 
@@ -63,6 +66,7 @@ TITLES = {
     "entmax15_beta0.3": "entmax15, beta 0.3",
 }
 SPARSE = [model for model in TITLES if model not in ("transformer", "dense_hopfield")]
+JUDGED = ("sparse_hopfield_beta0.1", "entmax15_beta0.3")  # with the beta of the rule; the others show what it does
 PAIRS = {
     "multi30k_de_en": "Multi30k DE-EN",
     "multi30k_en_de": "Multi30k EN-DE",
@@ -257,45 +261,59 @@ def plot(record: dict[str, Any], pairs: list[str], path: Path) -> None:
 
 def verdicts(record: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The paper's claims of this experiment, judged by the numbers of the record."""
-    found = {
-        (pair, model): differences
-        for pair in PAIRS
-        for model in SPARSE
-        if (differences := paired(record, pair, model))
-    }
-    means = {place: sum(differences) / len(differences) for place, differences in found.items()}
+    pairs = [pair for pair in PAIRS if pair != "numbers_to_words"]
+    multi30k = [pair for pair in pairs if pair.startswith("multi30k")]
+    found = {(pair, model): paired(record, pair, model) for pair in PAIRS for model in MODELS}
+    means = {place: sum(values) / len(values) if values else None for place, values in found.items()}
 
-    def listed(chosen: list[tuple[str, str]]) -> str:
-        signed = {place: "+" * (means[place] > 0) + spread(found[place]) for place in chosen}
-        return "; ".join(f"{PAIRS[pair]} {TITLES[model]} {text}" for (pair, model), text in signed.items())
+    def holds(pair: str, model: str, test: Callable[[float], bool]) -> bool | None:
+        return None if means[pair, model] is None else test(means[pair, model])
 
-    sparsemax = [place for place in found if "entmax15" not in place[1]]
-    gains = [means[place] > 1 for place in sparsemax]
-    verdict = "not run" if not gains else "reproduced" if all(gains) else "partly" if any(gains) else "not"
-    kept = [place for place in found if place[0].startswith("multi30k") and means[place] >= -BAR]
-    lost = [place for place in found if place[0].startswith("multi30k") and means[place] < -BAR]
-    bar = "not run" if not kept + lost else "reproduced" if not lost else "partly" if kept else "not"
-    dense = [value for pair in PAIRS for value in paired(record, pair, "dense_hopfield")]
-    gap = f"up to {max(map(abs, dense)):.2f} BLEU between them in our runs" if dense else "not run yet"
-    return [
+    def listed(models: Sequence[str], among: Sequence[str]) -> str:
+        places = [(pair, model) for pair in among for model in models if found[pair, model]]
+        texts = [f"{PAIRS[pair]} {TITLES[model]} {means[pair, model]:+.2f}" for pair, model in places]
+        texts = [
+            f"{text} ± {statistics.stdev(found[place]):.2f}" if len(found[place]) > 1 else text
+            for text, place in zip(texts, places, strict=True)
+        ]
+        return "; ".join(texts) or "nothing yet"
+
+    others = [model for model in SPARSE if model not in JUDGED]
+    sparse, russian = JUDGED[0], [pair for pair in pairs if pair not in multi30k]
+    rows = [
         (
-            "sparse Hopfield attention translates better than the Transformer (+6.3 BLEU DE-EN, +2.2 EN-DE, about 0 for RU)",
-            verdict,
-            f"Sparse minus softmax: {listed(sparsemax) or 'nothing yet'}; a gain is more than 1 BLEU here. Other data and a far smaller model than "
-            "the paper's, whose Transformer baseline is the same function as its D Hopfield and yet 3.8 BLEU behind it.",
+            "sparse Hopfield attention translates German better than the Transformer (+6.3 BLEU DE-EN, +2.2 EN-DE)",
+            verdict([holds(pair, sparse, lambda mean: mean > 1) for pair in multi30k]),
+            f"Sparse minus softmax: {listed([sparse], multi30k)}; a gain is more than 1 BLEU here. Other data and a far smaller model than the "
+            "paper's, whose Transformer baseline is the same function as its D Hopfield and yet 3.8 BLEU behind it.",
         ),
         (
-            f"our bar: sparse attention loses at most {BAR} BLEU against softmax on Multi30k",
-            bar,
-            f"Kept: {listed(kept) or 'by none'}. Lost: {listed(lost) or 'by none'}.",
-        ),
-        (
-            "dense Hopfield attention translates better than the Transformer (+3.8 BLEU DE-EN, +2.3 EN-DE)",
-            "not" if dense else "not run",
-            "With one step and no extra parameters both are softmax(Q Kᵀ / √d) V, the same function: a difference can only be "
-            f"seed, rounding or training set-up; {gap}. A gain of 3.8 cannot come from the attention.",
+            "sparse Hopfield attention translates Russian as well as the Transformer (+0.1 BLEU RU-EN, 0 EN-RU; ours within 1)",
+            verdict([holds(pair, sparse, lambda mean: abs(mean) <= 1) for pair in russian]),
+            f"Sparse minus softmax: {listed([sparse], russian)}. Small corpora: Tatoeba has short sentences of all kinds, the hotels are one domain.",
         ),
     ]
+    for model in JUDGED:
+        rows.append(
+            (
+                f"our bar: {TITLES[model]} loses at most {BAR} BLEU against softmax on Multi30k",
+                verdict([holds(pair, model, lambda mean: mean >= -BAR) for pair in multi30k]),
+                f"{listed([model], multi30k)}. With other beta or alpha: {listed(others, multi30k)}."
+                if model == JUDGED[0]
+                else f"{listed([model], multi30k)}.",
+            )
+        )
+    dense = [value for pair in PAIRS for value in found[pair, "dense_hopfield"]]
+    gap = f"up to {max(map(abs, dense)):.2f} BLEU between them in our runs" if dense else "not run yet"
+    rows.append(
+        (
+            "dense Hopfield attention translates better than the Transformer (+3.8 BLEU DE-EN, +2.3 EN-DE)",
+            verdict([holds(pair, "dense_hopfield", lambda mean: mean > 1) for pair in multi30k]),
+            "With one step and no extra parameters both are softmax(Q Kᵀ / √d) V, the same function: a difference can only be "
+            f"seed, rounding or training set-up; {gap}. A gain of 3.8 cannot come from the attention.",
+        )
+    )
+    return rows
 
 
 NOTES = """### Why beta
@@ -306,6 +324,14 @@ n^(1 - alpha) makes them equal; a sentence here has 10 to 20 tokens, so about 0.
 this rule and not from a search. They were tried first in pilots of one epoch on DE-EN with another seed (100), validation loss: softmax
 4.075; alpha 1.5 with beta 0.3 4.063; alpha 2 with beta 1 4.158, with 0.3 4.387, with 0.1 4.153. One epoch says little: the loss falls
 steeply there, and a hundred steps sooner or later make the difference.
+
+### A seed that fails
+
+S Hopfield with beta 0.1 and seed 1 on DE-EN never learns to read its source: the training loss stays near 4 (softmax: 2.9), and every
+sentence gets much the same translation. It is not the kernel: the run was made in pure PyTorch, and one with the compiled core goes the same way
+(loss after 200, 400, 600, 800 steps 6.34, 4.82, 4.45, 4.29 and 6.34, 4.80, 4.43, 4.26; softmax 6.34, 4.56, 3.85, 3.50); gradients of both agree with
+float64 to 1e-6 on a fresh model. Sparsemax gives a key outside the support no gradient, so that an alignment that was lost early is found
+again only by chance. Trained from scratch, alpha 1.5 is the safer choice.
 """
 
 

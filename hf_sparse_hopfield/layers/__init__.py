@@ -1,9 +1,9 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Retrieval as modules: the three Hopfield layers, and an associative memory that needs no training."""
+"""Retrieval as modules: the three Hopfield layers, and associative memories that need no training."""
 
 from .hopfield import SparseHopfield
 from .lookup import SparseHopfieldLayer
-from .memory import HopfieldMemory, MemoryTrace
+from .memory import HopfieldMemory, MemoryTrace, PolynomialMemory
 from .parameters import RetrievalParameters
 from .pooling import SparseHopfieldPooling
 
@@ -11,6 +11,7 @@ from .pooling import SparseHopfieldPooling
 __all__ = [
     "HopfieldMemory",
     "MemoryTrace",
+    "PolynomialMemory",
     "RetrievalParameters",
     "SparseHopfield",
     "SparseHopfieldLayer",

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`HopfieldMemory`: an associative memory that needs no training."""
+"""Associative memories that need no training: `HopfieldMemory`, and `PolynomialMemory` to compare it with."""
 
 import os
 import tempfile
@@ -14,7 +14,7 @@ from torch import nn
 from ..functional.energy import check_beta, energy
 from ..functional.normalizers import check_alpha
 from ..functional.retrieval import retrieve
-from .association import check_backend
+from .association import check_backend, check_flag
 from .parameters import per_head_values
 
 
@@ -44,84 +44,13 @@ class MemoryTrace:
     energies: torch.Tensor
 
 
-class HopfieldMemory(nn.Module):
-    """
-    An associative memory: it stores patterns, and completes queries to stored patterns.
+class _Patterns(nn.Module):
+    """Stored patterns, one per row: what memories share, whatever they retrieve by."""
 
-    One step of retrieval from the patterns Xi (one per row) is
-
-        T(x) = entmax(beta * x Xiᵀ) Xi
-
-    with `alpha=2` sparsemax and with `alpha=1` softmax. For `alpha > 1` and `beta` large enough for the separation of
-    the patterns the retrieved pattern is the stored one exactly, not only approximately. Nothing is learned; the
-    patterns are a buffer, so the memory moves with `.to(device)` and is part of the state dict of a model that holds
-    it, and so are alpha, beta and `normalize`. (Older state dicts have only the patterns; loading one leaves these
-    settings as they are.)
-
-    Args:
-        patterns (`torch.Tensor` of shape `(M, d)`): What to store; M may be 0 for a memory to be filled later.
-        alpha (`float`, *optional*, defaults to 2.0): Member of the entmax family, in [1, 2].
-        beta (`float`, *optional*, defaults to 1.0): Inverse temperature, positive. There is no other scaling.
-        normalize (`bool`, *optional*, defaults to `False`):
-            Scale patterns (when they are stored) and queries (when they come) to length 1, so that scores are cosines.
-        backend (`str`, *optional*, defaults to `"auto"`): Backend of [`~functional.retrieval.retrieve`].
-
-    Example:
-
-    ```python
-    >>> import torch
-    >>> from hf_sparse_hopfield import HopfieldMemory
-    >>> patterns = torch.randn(20, 64, generator=torch.Generator().manual_seed(0)).sign()
-    >>> memory = HopfieldMemory(patterns, beta=0.5)
-    >>> damaged = patterns[:3].clone()
-    >>> damaged[:, 32:] = 0.0
-    >>> torch.equal(memory.retrieve(damaged), patterns[:3])
-    True
-    >>> trace = memory.retrieve(damaged, steps=3, return_trace=True)
-    >>> trace.states.shape, trace.energies.shape
-    (torch.Size([4, 3, 64]), torch.Size([4, 3]))
-    >>> memory.add(-patterns[:2])
-    range(20, 22)
-    >>> memory.remove(0)
-    >>> len(memory)
-    21
-
-    ```
-
-    Saving and loading:
-
-    ```python
-    >>> import os, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "memory.safetensors")
-    ...     memory.save(path)
-    ...     again = HopfieldMemory.load(path)
-    >>> torch.equal(again.patterns, memory.patterns), again.beta
-    (True, 0.5)
-
-    ```
-    """
-
-    _version = 2  # of its part of a state dict: since 2, with the settings
-
-    def __init__(
-        self,
-        patterns: torch.Tensor,
-        alpha: float = 2.0,
-        beta: float = 1.0,
-        normalize: bool = False,
-        backend: str = "auto",
-    ) -> None:
+    def __init__(self, patterns: torch.Tensor, normalize: bool) -> None:
         super().__init__()
-        if not isinstance(normalize, bool):
-            raise TypeError(f"normalize must be True or False, got {normalize!r}.")
-        self.alpha = _one_number("alpha", alpha)
-        self.beta = _one_number("beta", beta)
-        check_alpha(self.alpha)
-        check_beta(self.beta)
-        check_backend(backend)
+        check_flag("normalize", normalize)
         self.normalize = normalize
-        self.backend = backend
         self.register_buffer("patterns", self._checked_patterns(patterns))
 
     def _checked_patterns(self, patterns: torch.Tensor) -> torch.Tensor:
@@ -214,6 +143,94 @@ class HopfieldMemory(nn.Module):
         if len(self) == 0:
             raise ValueError("the memory is empty; store patterns with add() first.")
         return self._to_unit_length(queries) if self.normalize else queries
+
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ) -> None:
+        # The number of patterns is data, not architecture: take that of the state dict.
+        patterns = state_dict.get(prefix + "patterns")
+        if patterns is not None and patterns.dim() == 2 and patterns.shape[1] == self.dimension:
+            self.patterns = self.patterns.new_empty(patterns.shape)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class HopfieldMemory(_Patterns):
+    """
+    An associative memory: it stores patterns, and completes queries to stored patterns.
+
+    One step of retrieval from the patterns Xi (one per row) is
+
+        T(x) = entmax(beta * x Xiᵀ) Xi
+
+    with `alpha=2` sparsemax and with `alpha=1` softmax. For `alpha > 1` and `beta` large enough for the separation of
+    the patterns the retrieved pattern is the stored one exactly, not only approximately. Nothing is learned; the
+    patterns are a buffer, so the memory moves with `.to(device)` and is part of the state dict of a model that holds
+    it, and so are alpha, beta and `normalize`. (Older state dicts have only the patterns; loading one leaves these
+    settings as they are.)
+
+    Args:
+        patterns (`torch.Tensor` of shape `(M, d)`): What to store; M may be 0 for a memory to be filled later.
+        alpha (`float`, *optional*, defaults to 2.0): Member of the entmax family, in [1, 2].
+        beta (`float`, *optional*, defaults to 1.0): Inverse temperature, positive. There is no other scaling.
+        normalize (`bool`, *optional*, defaults to `False`):
+            Scale patterns (when they are stored) and queries (when they come) to length 1, so that scores are cosines.
+        backend (`str`, *optional*, defaults to `"auto"`): Backend of [`~functional.retrieval.retrieve`].
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import HopfieldMemory
+    >>> patterns = torch.randn(20, 64, generator=torch.Generator().manual_seed(0)).sign()
+    >>> memory = HopfieldMemory(patterns, beta=0.5)
+    >>> damaged = patterns[:3].clone()
+    >>> damaged[:, 32:] = 0.0
+    >>> torch.equal(memory.retrieve(damaged), patterns[:3])
+    True
+    >>> trace = memory.retrieve(damaged, steps=3, return_trace=True)
+    >>> trace.states.shape, trace.energies.shape
+    (torch.Size([4, 3, 64]), torch.Size([4, 3]))
+    >>> memory.add(-patterns[:2])
+    range(20, 22)
+    >>> memory.remove(0)
+    >>> len(memory)
+    21
+
+    ```
+
+    Saving and loading:
+
+    ```python
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "memory.safetensors")
+    ...     memory.save(path)
+    ...     again = HopfieldMemory.load(path)
+    >>> torch.equal(again.patterns, memory.patterns), again.beta
+    (True, 0.5)
+
+    ```
+    """
+
+    _version = 2  # of its part of a state dict: since 2, with the settings
+
+    def __init__(
+        self,
+        patterns: torch.Tensor,
+        alpha: float = 2.0,
+        beta: float = 1.0,
+        normalize: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(patterns, normalize)
+        self.alpha = _one_number("alpha", alpha)
+        self.beta = _one_number("beta", beta)
+        check_alpha(self.alpha)
+        check_beta(self.beta)
+        check_backend(backend)
+        self.backend = backend
 
     def retrieve(
         self, queries: torch.Tensor, steps: int = 1, tolerance: float = 0.0, return_trace: bool = False
@@ -380,10 +397,6 @@ class HopfieldMemory(nn.Module):
     def _load_from_state_dict(
         self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
     ) -> None:
-        # The number of patterns is data, not architecture: take that of the state dict.
-        patterns = state_dict.get(prefix + "patterns")
-        if patterns is not None and patterns.dim() == 2 and patterns.shape[1] == self.dimension:
-            self.patterns = self.patterns.new_empty(patterns.shape)
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
@@ -393,6 +406,81 @@ class HopfieldMemory(nn.Module):
 
     def extra_repr(self) -> str:
         settings = f"alpha={self.alpha}, beta={self.beta}, normalize={self.normalize}"
+        return f"{len(self)} patterns, dimension={self.dimension}, {settings}"
+
+
+class PolynomialMemory(_Patterns):
+    """
+    The polynomial memory of Krotov and Hopfield, the baseline of [`HopfieldMemory`].
+
+    As a universal Hopfield network, one step of retrieval from the patterns xi_1 … xi_M is
+
+        T(x) = sum of w_mu xi_mu        with w_mu = (xi_mu · x)^order, scaled to sum 1
+
+    It has no temperature: beta would cancel, and so does the length of the query. As `order` is even, -x retrieves what x
+    does. A query that is orthogonal to all patterns retrieves zero.
+
+    Args:
+        patterns (`torch.Tensor` of shape `(M, d)`): What to store; M may be 0 for a memory to be filled later.
+        order (`int`, *optional*, defaults to 10): The exponent, even and at least 2.
+        normalize (`bool`, *optional*, defaults to `False`):
+            Scale patterns (when they are stored) and queries (when they come) to length 1, so that scores are cosines.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import PolynomialMemory
+    >>> patterns = torch.randn(20, 64, generator=torch.Generator().manual_seed(0)).sign()
+    >>> damaged = patterns[:3].clone()
+    >>> damaged[:, 32:] = 0.0
+    >>> torch.allclose(PolynomialMemory(patterns).retrieve(damaged), patterns[:3], atol=1e-3)  # near, never exactly
+    True
+    >>> PolynomialMemory(torch.eye(2), order=2).retrieve(torch.tensor([2.0, 1.0]))
+    tensor([0.8000, 0.2000])
+
+    ```
+    """
+
+    def __init__(self, patterns: torch.Tensor, order: int = 10, normalize: bool = False) -> None:
+        super().__init__(patterns, normalize)
+        if isinstance(order, bool) or not isinstance(order, int) or order < 2 or order % 2:
+            raise ValueError(
+                f"order must be an even integer of at least 2, so that no weight is negative, got {order!r}."
+            )
+        self.order = order
+
+    def retrieve(self, queries: torch.Tensor, steps: int = 1) -> torch.Tensor:
+        """
+        Complete queries to stored patterns.
+
+        Args:
+            queries (`torch.Tensor` of shape `(..., d)`): Where to start, in the dtype of the patterns.
+            steps (`int`, *optional*, defaults to 1): How often to apply T.
+
+        Returns:
+            `torch.Tensor` of shape `(..., d)`.
+        """
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise ValueError(f"steps must be an integer of at least 1, got {steps!r}.")
+        queries = self._checked_queries(queries)
+        dtype = torch.promote_types(queries.dtype, torch.float32)
+        patterns, states = self.patterns.to(dtype), queries.to(dtype)
+        with torch.autocast(states.device.type, enabled=False):  # powers are nothing for half precision
+            for _ in range(steps):
+                scores = states @ patterns.T
+                # The largest is brought to 1, so that the power neither overflows nor vanishes.
+                scores = scores / scores.abs().amax(-1, keepdim=True).clamp_min(1e-30)
+                powers = scores**self.order
+                states = powers / powers.sum(-1, keepdim=True).clamp_min(1e-30) @ patterns
+        return states.to(queries.dtype)
+
+    def forward(self, queries: torch.Tensor, steps: int = 1) -> torch.Tensor:
+        """The same as [`~PolynomialMemory.retrieve`], so that a memory can be used as a layer."""
+        return self.retrieve(queries, steps)
+
+    def extra_repr(self) -> str:
+        settings = f"order={self.order}, normalize={self.normalize}"
         return f"{len(self)} patterns, dimension={self.dimension}, {settings}"
 
 

@@ -46,6 +46,7 @@ _PACKAGE_OF = {
     for name in names
 } | {
     "MultipleInstanceCollator": "multiple_instance.data_collator",
+    "SparseHopfieldCrossformerOutput": "crossformer.modeling_crossformer",
     "TimeSeriesWindows": "crossformer.windows",
     "split_lengths": "crossformer.windows",
     "split_series": "crossformer.windows",

@@ -2,7 +2,9 @@
 """Makes the models of our own known to the Auto classes, and their checkpoints loadable with `trust_remote_code=True`."""
 
 import functools
+import os
 from pathlib import Path
+from typing import Any
 
 from transformers.configuration_utils import PreTrainedConfig
 
@@ -30,7 +32,14 @@ class OwnConfig(PreTrainedConfig):
         self.auto_map = {"AutoConfig": f"{REMOTE_CODE_FILE.removesuffix('.py')}.{type(self).__name__}"}
         register_models(self.model_type)
 
-    def save_pretrained(self, save_directory, *args, **kwargs):
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """
+        Save, with the code that `trust_remote_code=True` runs.
+
+        Args:
+            save_directory (`str` or `os.PathLike`): The folder.
+            *args, **kwargs: As for [`~transformers.PreTrainedConfig.save_pretrained`].
+        """
         Path(save_directory).mkdir(parents=True, exist_ok=True)
         code = REMOTE_CODE.format(name=type(self).__name__)
         Path(save_directory, REMOTE_CODE_FILE).write_text(code, encoding="utf-8")

@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from hf_sparse_hopfield import HopfieldMemory, SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling
+from hf_sparse_hopfield import (
+    HopfieldMemory,
+    PolynomialMemory,
+    SparseHopfield,
+    SparseHopfieldLayer,
+    SparseHopfieldPooling,
+)
 
 from .formula import scramble
 
@@ -103,8 +109,9 @@ def test_export_with_a_tuple_of_inputs_and_masks():
     torch.testing.assert_close(exported(inputs, padding, association), layer(inputs, padding, association))
 
 
-def test_memory_compiles_and_exports():
-    memory = HopfieldMemory(torch.randn(6, 4), beta=2.0)
+@pytest.mark.parametrize("kind", [HopfieldMemory, PolynomialMemory])
+def test_memory_compiles_and_exports(kind):
+    memory = kind(torch.randn(6, 4), **({"beta": 2.0} if kind is HopfieldMemory else {}))
     queries = torch.randn(3, 4)
     expected = memory(queries, steps=3)
     torch._dynamo.reset()

@@ -12,7 +12,13 @@ from transformers import AutoConfig, AutoModelForTimeSeriesPrediction, Trainer, 
 
 from hf_sparse_hopfield import SparseHopfieldCrossformerConfig, SparseHopfieldCrossformerForPrediction
 from hf_sparse_hopfield.layers import SparseHopfield
-from hf_sparse_hopfield.models import TimeSeriesWindows, split_series, standardization
+from hf_sparse_hopfield.models import (
+    SparseHopfieldCrossformerOutput,
+    TimeSeriesWindows,
+    split_lengths,
+    split_series,
+    standardization,
+)
 from hf_sparse_hopfield.models.crossformer.modeling_crossformer import (
     CrossformerSegmentMerging,
     CrossformerTwoStageAttention,
@@ -56,6 +62,7 @@ def test_shapes(attention, lengths):
     output = model(**batch)
     assert output.prediction_outputs.shape == (2, prediction, 3)
     expected = (output.prediction_outputs - batch["future_values"]).square().mean()
+    assert type(output) is SparseHopfieldCrossformerOutput
     torch.testing.assert_close(output.loss, expected)
     assert model(batch["past_values"]).loss is None
     assert torch.equal(model(**batch, return_dict=False)[1], output.prediction_outputs)
@@ -222,6 +229,18 @@ def test_observed_masks():
     torch.testing.assert_close(loss, error[future_observed].square().mean())
 
 
+def test_a_future_without_observations_has_no_loss():
+    """As with the time series models of transformers: 0, and zero gradients."""
+    model = make_model()
+    batch = make_batch(model.config)
+    nothing = torch.zeros_like(batch["future_values"], dtype=torch.bool)
+    unknown = torch.full_like(batch["future_values"], torch.nan)
+    loss = model(batch["past_values"], unknown, future_observed_mask=nothing).loss
+    assert loss.item() == 0
+    loss.backward()
+    assert all(not parameter.grad.any() for parameter in model.parameters())
+
+
 def test_recomputing_activations_changes_no_gradient():
     model = make_model(dropout=0.2, learn_beta=True).train()
     batch = make_batch(model.config)
@@ -352,6 +371,7 @@ def test_splits():
         assert len(windows) == end - begin - 4
         assert (windows[0]["past_values"][:, 1] == 0).all()
     assert len(split_series(series, (60, 15, 25), 10, 5, (None, 4, None))["validation"]) == 4
+    assert split_lengths(101, (0.6, 0.15, 0.25)) == [60, 16, 25]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,24 @@ def test_order_and_padding_have_no_influence(aggregation):
     assert (other.attentions[..., 7:] == 0).all()
 
 
+@pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_an_empty_bag_has_no_weights(aggregation, alpha):
+    """All padding: weights and gradients are zero, what the padding holds does not matter, and other bags are as ever."""
+    model = grow(make(aggregation, alpha=alpha, embedding_layers=1, embedding_size=8))
+    bags, mask = torch.randn(2, 5, 6), torch.tensor([[1, 1, 1, 0, 0], [0] * 5])
+    bags.requires_grad_()
+    output = model(bags, mask, labels=torch.tensor([0, 1]), output_attentions=True)
+    assert not output.attentions[1].any()
+    torch.testing.assert_close(output.logits[1], model(100 * bags, mask).logits[1])
+    torch.testing.assert_close(output.logits[0], model(bags[:1, :3]).logits[0], rtol=1e-4, atol=1e-4)
+    if aggregation != "pooling":  # which has a bias behind what is retrieved
+        torch.testing.assert_close(output.logits[1], model.classifier.bias)
+    output.loss.backward()
+    assert bags.grad[0, :3].any() and not bags.grad[1].any()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
+
+
 def test_alpha_makes_sparse_or_dense():
     for aggregation in AGGREGATIONS:
         bag = torch.randn(4, 30, 6)
@@ -214,11 +232,46 @@ def test_collator():
         ({"aggregation": "hopfield", "quantity": 3}, "quantity=3 needs aggregation='pooling'"),
         ({"embedding_layers": -1}, "embedding_layers must be an integer of at least 0, got -1"),
         ({"initializer_range": 0.0}, "initializer_range must be positive"),
+        ({"aggregation": "attention", "update_eps": 1e-3}, "update_eps of the Hopfield layers cannot be set"),
+        ({"aggregation": "attention", "update_steps": None}, "update_steps of the Hopfield layers"),
+        ({"aggregation": "attention", "alpha": 3}, r"alpha must be in \[1, 2\], got 3"),
+        ({"aggregation": "attention", "alpha": [1.0] * 8}, "alpha must be one number with aggregation='attention'"),
+        ({"aggregation": "gated_attention", "beta": [1.0] * 8}, "beta must be one number"),
+        ({"aggregation": "attention", "bag_dropout": 1.5}, r"bag_dropout must be a probability in \[0, 1\), got 1.5"),
+        ({"bag_dropout": True}, "bag_dropout must be a probability"),
+        ({"alpha": [1.0, 2.5]}, r"alpha must be in \[1, 2\]"),
+        ({"beta": 0.0}, "beta must be positive, got 0.0"),
+        ({"beta": float("nan")}, "beta must be positive, got nan"),
+        ({"input_size": 0}, "input_size must be a positive integer, got 0"),
+        ({"embedding_size": 6.0}, "embedding_size must be a positive integer, got 6.0"),
+        ({"num_heads": True}, "num_heads must be a positive integer, got True"),
+        ({"head_size": None}, "head_size must be a positive integer, got None"),
+        ({"quantity": 0}, "quantity must be a positive integer, got 0"),
+        ({"scaling": -1.0}, "scaling must be positive and finite, got -1.0"),
+        ({"scaling": [1.0, 0.0]}, "scaling must be positive and finite, got 0.0"),
+        ({"update_steps": 1.5}, "update_steps must be an integer, or None for until convergence, got 1.5"),
+        ({"update_eps": -1e-4}, "update_eps must be at least 0 and finite, got -0.0001"),
     ],
 )
 def test_bad_configurations(settings, message):
     with pytest.raises(ValueError, match=message):
         SparseHopfieldMultipleInstanceConfig(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"alpha": "2"}, {"learn_beta": 1}, {"normalize": "yes"}])
+def test_bad_types_in_configurations(settings):
+    with pytest.raises(TypeError, match=f"{next(iter(settings))} must be"):
+        SparseHopfieldMultipleInstanceConfig(**settings)
+
+
+def test_good_configurations():
+    """What the layers take, the configuration takes, and gives back as numbers that JSON can hold."""
+    settings = {"alpha": (1, 2), "beta": torch.tensor([0.5, 2.0]), "scaling": [0.5, 1.0], "update_steps": None}
+    model = make("hopfield", num_heads=2, **settings)
+    assert (model.config.alpha, model.config.beta) == ([1.0, 2.0], [0.5, 2.0])
+    assert torch.isfinite(model(torch.randn(2, 4, 6)).logits).all()
+    assert json.loads(model.config.to_json_string())["alpha"] == [1.0, 2.0]
+    assert type(make("attention", alpha=2, update_eps=0.0).config.alpha) is float
 
 
 def test_bad_inputs():

@@ -1,10 +1,12 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The bit-pattern experiment: its data, that stacking and counting change nothing, its quick version from end to end."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from counted_bags import _binomial_table, _dropped, _mean_of_rows, bag_logits, counted_entmax
-from harness import select
+from harness import load, select, spread
 from stacking import stack, unstack
 
 from hf_sparse_hopfield import entmax
@@ -17,6 +19,7 @@ from hf_sparse_hopfield.models import (
 pytest.importorskip("matplotlib", reason="the report has pictures")
 
 import bit_pattern  # noqa: E402
+import bit_pattern_report  # noqa: E402
 
 
 def test_bags():
@@ -141,6 +144,51 @@ def test_quick(tmp_path):
     assert text.startswith("## 2.") and "### Claims" in text
     for name in ("bit_pattern", "bit_pattern_curves"):
         assert (tmp_path / f"{name}.png").stat().st_size > 1000
+
+
+def test_cells_on_the_temperature_are_in_no_other_table(tmp_path):
+    arguments = ["--quick", "--seeds", "2", "--epochs", "2", "--output_dir", str(tmp_path)]
+    record = bit_pattern.main([*arguments, "--only", "*/D_pooling*"])
+    plain, temperature = _parts(record)
+    found = [(cell["settings"]["scaling"], cell["settings"]["epochs"]) for cell in temperature["cells"].values()]
+    assert found == [(1.0, 2)] and len(plain["cells"]) == 3
+    text = (tmp_path / "bit_pattern.md").read_text()
+    for scaling, epochs in [(0.25, 2), *found]:
+        assert f"| D pooling | {scaling:g} | {epochs} |" in text
+    assert f"| {spread(record['cells']['size/50/D_pooling']['result']['accuracy'])} (100) |" in text
+    assert {verdict for _, verdict, _ in bit_pattern_report._claims(plain, temperature)} == {"not run"}
+
+
+def test_settings_of_the_stored_cells():
+    """A full run would run nothing again."""
+    record = load(Path(bit_pattern.__file__).parent / "results" / "bit_pattern.json")
+    cells = bit_pattern.make_cells(bit_pattern.BitPatternArguments())
+    assert {name: cell.settings for name, cell in cells.items()} == {
+        name: cell["settings"] for name, cell in record["cells"].items()
+    }
+    assert bit_pattern_report._reasons(*_parts(record))
+
+
+def test_what_is_within_the_noise_does_not_agree():
+    def cell(model, positives, accuracy):
+        return {
+            "settings": {"model": model, "bag_size": 200, "positives": positives},
+            "result": {"accuracy": accuracy},
+        }
+
+    dense = {2: [60.0, 61.0, 59.0], 4: [99.0, 100.0, 99.5]}
+    cells = [cell("S pooling", positives, [100.0, 100.0, 99.5]) for positives in dense]
+    cells += [cell("D pooling", positives, accuracy) for positives, accuracy in dense.items()]
+    record = {"cells": dict(enumerate(cells))}
+    bags = {"1 %": (200, 2), "2 %": (200, 4)}
+    found, text = bit_pattern_report._compared(record, "pooling", bags)
+    assert found == "partly" and "1 %: +39.83" in text and "(+50.56)" in text and "2 %: +0.33" in text
+    assert bit_pattern_report._compared(record, "pooling", {"1 %": (200, 2)})[0] == "reproduced"
+    assert bit_pattern_report._compared(record, "Hopfield", bags) == ("not run", "Not run.")
+
+
+def _parts(record):
+    return [bit_pattern_report._part(record, temperature=temperature) for temperature in (False, True)]
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ import pytest
 import torch
 from harness import select
 
+from hf_sparse_hopfield import conjugate, retrieve
+
 
 pytest.importorskip("sklearn", reason="the quick version uses the digits of scikit-learn")
 pytest.importorskip("matplotlib", reason="the report has pictures")
@@ -25,6 +27,17 @@ def test_landscape():
     assert sharp["exact"] == 1 and len(sharp["attractors"]) == 5 and sharp["rise"] < 1e-12
     flat = energy.landscape(alpha=1.0, beta=1.0, points=9)
     assert flat["exact"] == 0 and len(flat["attractors"]) == 1
+
+
+def test_printed_energy():
+    """With grouped heads and a mask, from the formula: the state against its own keys, the conjugate without 1 / beta."""
+    query, key = torch.randn(1, 4, 5, 3).double(), torch.randn(1, 2, 6, 3).double()
+    mask = torch.rand(1, 1, 5, 6) < 0.7
+    mask[..., 0] = True
+    trace = retrieve(query, key, key, scaling=0.5, beta=3.0, alpha=1.5, steps=4, mask=mask, return_trace=True)
+    scores = 1.5 * trace.states @ key.repeat_interleave(2, 1).mT
+    expected = trace.states.square().sum(-1) / 2 - conjugate(scores, 1.5, mask=mask)
+    torch.testing.assert_close(energy._printed_energy(trace, 1.5), expected)
 
 
 def test_energy_on_the_rows_of_a_model():
@@ -47,6 +60,8 @@ def test_quick(tmp_path):
     assert not record["missing"]
     text = (tmp_path / "energy.md").read_text()
     assert text.startswith("## 6.") and "| the energy never rises along retrieval (lemma 2.1) | partly |" in text
+    for limit in (20, 40):  # of real attention rows, of stored patterns
+        assert f"a state that is not at rest after {limit} updates counts as {limit + 1}" in text
     for name in ("landscape", "convergence"):
         assert (tmp_path / f"energy_{name}.png").stat().st_size > 1000
     (result,) = select(record, source="gaussian", relative_beta=2.0)

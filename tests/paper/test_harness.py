@@ -20,11 +20,14 @@ from harness import (
     load,
     median_range,
     parse,
+    provenance,
     run,
     save_figure,
     select,
+    sign,
     spread,
     table,
+    verdict,
 )
 from harness import figure as new_figure
 
@@ -105,7 +108,7 @@ def test_record_report_and_report_only(tmp_path):
     record = run("toy", arguments(tmp_path), cells, report)
     assert record == load(tmp_path / "toy.json")
     text = (tmp_path / "toy.md").read_text()
-    assert "| sparse | 0.60 ± 0.10 |" in text and record["command"] in text and record["date"] in text
+    assert "| sparse | 0.60 ± 0.10 |" in text and record["command"] in text and record["date"][:10] in text
     assert (tmp_path / "toy.png").stat().st_size > 1000
     assert record["versions"]["torch"] == version("torch")
     assert record["seconds"] >= 0 and all(entry["seconds"] >= 0 for entry in record["cells"].values())
@@ -187,3 +190,46 @@ def test_text():
     assert "| it is so | partly | why |" in claims([("it is so", "partly", "why")])
     with pytest.raises(ValueError, match="one of reproduced, partly, not, not run, got 'yes'"):
         claims([("it is so", "yes", "why")])
+
+
+def test_verdict():
+    assert verdict([]) == verdict([None, None]) == "not run"
+    assert verdict([True, True]) == "reproduced"
+    assert verdict([True, None]) == verdict([True, False]) == "partly"  # what was not run is not reproduced
+    assert verdict([False, None]) == "not"
+
+
+def test_sign():
+    stats = pytest.importorskip("scipy.stats", reason="quantiles of t come from scipy")
+    generator = np.random.default_rng(0)
+    told = set()
+    for shift in (-1.0, 0.0, 0.3, 1.0):
+        for count in (2, 3, 10):
+            differences = list(generator.normal(shift, 0.5, count))
+            test = stats.ttest_1samp(differences, 0.0)
+            expected = int(np.sign(test.statistic)) if test.pvalue < 0.05 else 0
+            assert sign(differences) == expected
+            told.add(expected)
+    assert told == {-1, 0, 1}
+    assert sign([1.0]) == sign([0.0, 0.0, 0.0]) == 0
+    assert sign([0.5, 0.5, 0.5]) == 1
+
+
+def test_provenance_of_a_run_in_parts():
+    def cell(day, **more):
+        return {
+            "settings": {},
+            "result": {},
+            "quick": False,
+            "seconds": 60.0,
+            "date": f"2026-01-{day}T00:00:00",
+            **more,
+        }
+
+    record = {"versions": {"torch": "1"}, "missing": [], "seconds": 120.0, "command": "python toy.py --seeds 2"}
+    whole = provenance({**record, "cells": {"a": cell("01"), "b": cell("01")}})
+    assert "2026-01-01 by `python toy.py --seeds 2` (torch 1)" in whole
+    part = {"a": cell("01"), "b": cell("03", command="python toy.py --seeds 2 --only b")}
+    assert "2026-01-01 to 2026-01-03 by `python toy.py --seeds 2` in parts (`--only`)" in provenance(
+        {**record, "cells": part}
+    )

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The memory experiment: its baselines by hand, its quick version from end to end, its loaders on the real data."""
+"""The memory experiment: its verdicts, its quick version from end to end, its loaders on the real data."""
 
 import os
 
@@ -15,18 +15,70 @@ pytest.importorskip("matplotlib", reason="the report has pictures")
 import memory  # noqa: E402
 
 
-def test_polynomial_memory_by_hand():
-    patterns = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    query = torch.tensor([[2.0, 1.0]])
-    weight = 2.0**10 / (2.0**10 + 1.0)
-    found = memory.PolynomialMemory(patterns).retrieve(query)
-    torch.testing.assert_close(found, torch.tensor([[weight, 1 - weight]]))
-    # no temperature: a hundred times the query gives the same, and nothing overflows
-    torch.testing.assert_close(memory.PolynomialMemory(patterns).retrieve(1e20 * query), found)
-    again = memory.PolynomialMemory(patterns).retrieve(found)
-    torch.testing.assert_close(memory.PolynomialMemory(patterns).retrieve(query, steps=2), again)
-    with pytest.raises(ValueError, match="order must be even.*got 3"):
-        memory.PolynomialMemory(patterns, order=3)
+def made_record(success):
+    """A record of full size; `success` gives a model's share for dataset, protocol, task and run."""
+    cells = {}
+    for dataset in memory.FILES:
+        for protocol, (scale, beta, steps, kind) in memory.PROTOCOLS.items():
+            settings = {"dataset": dataset, "scale": scale, "beta": beta or memory.CAPTION[dataset][1], "steps": steps}
+            for task, axis in (("capacity", memory.SIZES), ("noise", memory.NOISES)):
+                for seed in range(3):
+                    result = {"axis": axis, "top": [1.0] * len(axis)}
+                    for model in memory.MODELS:
+                        result[model] = {
+                            "success": [success(model, dataset, protocol, task) + seed / 1000] * len(axis)
+                        }
+                    entry = {"settings": {**settings, "success": kind, "task": task, "seed": seed}, "result": result}
+                    cells[f"{dataset}/{protocol}/{task}/{seed}"] = entry
+    return {"cells": cells}
+
+
+def test_verdicts_follow_the_record():
+    def verdicts(record):
+        rows = memory.verdicts(record, list(memory.FILES))
+        return [verdict for _, verdict, _ in rows], [text for _, _, text in rows]
+
+    better = made_record(lambda model, *_: 0.9 if model == "sparse" else 0.5)
+    assert verdicts(better)[0] == ["reproduced", "reproduced", "reproduced", "not run"]
+    worse = made_record(lambda model, *_: 0.1 if model == "sparse" else 0.5)
+    assert verdicts(worse)[0] == ["not", "not", "not", "not run"]
+    equal = made_record(lambda *_: 0.5)
+    assert verdicts(equal)[0] == ["not", "not", "not", "not run"]
+
+    def one_lost(model, dataset, protocol, task):
+        lost = model == "polynomial" and (dataset, protocol, task) == ("mnist", "caption_unit", "noise")
+        return 0.95 if lost else 0.9 if model == "sparse" else 0.5
+
+    found, texts = verdicts(made_record(one_lost))
+    assert found[:3] == ["reproduced", "reproduced", "partly"]
+    assert "Better in 53 of 54" in texts[2] and "MNIST, caption's beta, [0, 1], noise 90.1 / 95.1" in texts[2]
+    # what was not run keeps a claim from being reproduced
+    for name in [name for name in better["cells"] if name.startswith("cifar10/clean_0.1/capacity")]:
+        del better["cells"][name]
+    assert verdicts(better)[0][:2] == ["partly", "reproduced"]
+
+
+def test_verdict_on_sparse_patterns():
+    """A gain at one beta that the best beta takes back is half of what the claim says."""
+
+    def record(best_gain, gain):
+        cells = {}
+        for density in memory.DENSITIES:
+            for seed in range(3):
+                shape = (len(memory.DENSITY_BETAS), len(memory.DENSITY_NOISES))
+                dense = np.full(shape, 0.5) + seed / 1000
+                dense[0] -= gain
+                sparse = np.full(shape, 0.5 + best_gain) + (seed + seed % 2) / 1000
+                result = {"sparse": sparse.tolist(), "dense": dense.tolist()}
+                cells[f"{density}/{seed}"] = {"settings": {"density": density, "seed": seed}, "result": result}
+        return {"cells": cells}
+
+    _, verdict, text = memory.sparsity_verdict(record(0.0, 0.4))
+    assert verdict == "partly" and "at 3 of 3 densities, with the best beta for each at 0" in text
+    assert "(up to 40 at one beta and noise)" in text
+    assert memory.sparsity_verdict(record(0.1, 0.4))[1] == "reproduced"
+    assert memory.sparsity_verdict(record(0.0, 0.0))[1] == "not"
+    assert memory.sparsity_verdict({"cells": {}})[1] == "not run"
 
 
 def test_half_masked_and_scales():

@@ -61,9 +61,11 @@ def test_standardised_on_what_is_trained_on():
 def test_quick(tmp_path):
     record = multiple_instance.main(["--quick", "--output_dir", str(tmp_path)])
     assert not record["missing"]
-    (result,) = select(record, model="S pooling")
+    (result,) = select(record, dataset="generated", model="S pooling")
     assert np.shape(result["folds"]) == (2, 3) and np.mean(result["auc"]) > 0.8
     assert len(result["selection"]) == 2
+    (nested,) = select(record, dataset="generated-nested", model="S pooling")
+    assert np.shape(nested["folds"]) == (1, 3) and nested["auc"][0] > 0.8
     text = (tmp_path / "multiple_instance.md").read_text()
     assert text.startswith("## 3.") and "### Claims" in text
     assert (tmp_path / "multiple_instance.png").stat().st_size > 1000
@@ -93,6 +95,25 @@ def test_wider_search():
     fresh = multiple_instance.StackedTraining(untrained.model.config, bags, untrained.splits, seed=0)
     for name, parameter in fresh.model.named_parameters():
         assert torch.equal(parameter, dict(untrained.model.named_parameters())[name]), name
+
+
+def test_nested_choice_is_blind_to_the_test_fold():
+    bags = multiple_instance.load_bags(None)
+    common = {"dataset": "generated", "model": "S pooling", "seeds": 2, "folds": 4, "epochs": 2}
+    grid = {"scaling": [0.1, 1.0], "bag_dropout": [0.0]}
+    result = multiple_instance.evaluate_nested(**common, grid=grid, bags=bags)
+    assert np.shape(result["folds"]) == (2, 4) and len(result["choices"]) == 8
+    (_, test), *_ = multiple_instance._folds(bags.labels.numpy(), 4, 0)
+    changed = bags.instances.clone()
+    changed[test] += 1000.0
+    other = multiple_instance.evaluate_nested(**common, grid=grid, bags=bags._replace(instances=changed))
+    for one, two in zip(result["selection"], other["selection"], strict=True):
+        assert one["validation"][0, 0] == two["validation"][0, 0]
+    assert any(
+        not torch.equal(one["validation"], two["validation"])  # the other folds do see those bags
+        for one, two in zip(result["selection"], other["selection"], strict=True)
+    )
+    assert result["choices"][0] == other["choices"][0]
 
 
 def test_real_data_is_asked_for(tmp_path):

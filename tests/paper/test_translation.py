@@ -51,16 +51,30 @@ def test_russian_split_keeps_test_sentences_out_of_training(tmp_path):
 
 
 def test_verdicts():
-    def record(sparse):
+    def record(sparse, pairs=("multi30k_de_en", "multi30k_en_de"), dense=30.1):
         cells = {}
-        for model, bleu in (("transformer", 30.0), ("sparse_hopfield", sparse), ("dense_hopfield", 30.1)):
-            settings = {"pair": "multi30k_de_en", "model": model, "seed": 0}
-            cells[model] = {"settings": settings, "result": {"bleu": bleu}}
+        for pair in pairs:
+            for model, bleu in (
+                ("transformer", 30.0),
+                ("sparse_hopfield_beta0.1", sparse),
+                ("entmax15_beta0.3", 30.0),
+                ("dense_hopfield", dense),
+            ):
+                settings = {"pair": pair, "model": model, "seed": 0}
+                cells[f"{pair}/{model}"] = {"settings": settings, "result": {"bleu": bleu}}
         return {"cells": cells}
 
-    (_, verdict, text), (_, bar, _), (_, dense_verdict, dense_text) = translation.verdicts(record(31.5))
-    assert (verdict, bar) == ("reproduced", "reproduced") and "Multi30k DE-EN S Hopfield (alpha 2) +1.50" in text
-    assert dense_verdict == "not" and "0.10 BLEU" in dense_text
-    assert [row[1] for row in translation.verdicts(record(29.75))] == ["not", "reproduced", "not"]
-    assert [row[1] for row in translation.verdicts(record(29.6))] == ["not", "not", "not"]
-    assert [row[1] for row in translation.verdicts({"cells": {}})] == ["not run"] * 3
+    def judged(*arguments, **others):
+        return [row[1] for row in translation.verdicts(record(*arguments, **others))]
+
+    texts = [row[2] for row in translation.verdicts(record(31.5))]
+    assert "Multi30k DE-EN S Hopfield, beta 0.1 +1.50" in texts[0] and "0.10 BLEU" in texts[-1]
+    assert judged(31.5) == ["reproduced", "not run", "reproduced", "reproduced", "not"]
+    assert judged(31.5, pairs=["multi30k_de_en"]) == ["partly", "not run", "partly", "partly", "not"]
+    assert judged(29.75) == ["not", "not run", "reproduced", "reproduced", "not"]
+    assert judged(29.6) == ["not", "not run", "not", "reproduced", "not"]
+    assert judged(30.5, pairs=["tatoeba_en_ru"]) == ["not run", "partly", "not run", "not run", "not run"]
+    assert judged(28.0, dense=32.0)[-1] == "reproduced"
+    russian = [pair for pair in translation.PAIRS if "ru" in pair.split("_")]
+    assert judged(30.5, pairs=russian)[1] == "reproduced" and judged(31.5, pairs=russian)[1] == "not"
+    assert translation.verdicts({"cells": {}})[0][1] == "not run"

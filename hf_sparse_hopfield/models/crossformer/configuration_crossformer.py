@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from ...configuration import SparseHopfieldConfig
+from ..checks import check_dropout, check_sizes
 from ..registration import OwnConfig
 
 
@@ -98,16 +99,14 @@ class SparseHopfieldCrossformerConfig(OwnConfig):
             "num_hidden_layers": num_hidden_layers,
             "num_attention_heads": num_attention_heads,
         }
+        check_sizes(**sizes)
         for name, size in sizes.items():
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a positive integer, got {size!r}.")
             setattr(self, name, size)
         if hidden_size % num_attention_heads:
             raise ValueError(
                 f"hidden_size={hidden_size} must be a multiple of num_attention_heads={num_attention_heads}."
             )
-        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout must be a probability in [0, 1), got {dropout!r}.")
+        check_dropout("dropout", dropout)
         if center is not None and center not in CENTERS:
             raise ValueError(f"center must be one of {CENTERS} or None, got {center!r}.")
         if attention not in ATTENTIONS:

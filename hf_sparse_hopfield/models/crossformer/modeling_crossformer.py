@@ -29,6 +29,17 @@ class SparseHopfieldCrossformerOutput(ModelOutput):
         loss (`torch.FloatTensor` of shape `()`, *optional*): Mean squared error, if `future_values` was given.
         prediction_outputs (`torch.FloatTensor` of shape `(batch, prediction_length, num_input_channels)`):
             The predicted values.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.models import SparseHopfieldCrossformerOutput
+    >>> output = SparseHopfieldCrossformerOutput(prediction_outputs=torch.zeros(2, 24, 3))
+    >>> output.loss is None, output["prediction_outputs"].shape
+    (True, torch.Size([2, 24, 3]))
+
+    ```
     """
 
     loss: torch.FloatTensor | None = None
@@ -131,6 +142,13 @@ class CrossformerSegmentMerging(nn.Module):
         self.linear = nn.Linear(self.window * config.hidden_size, config.hidden_size)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """
+        Args:
+            hidden_states (`torch.Tensor` of shape `(batch, channels, segments, hidden_size)`): The grid.
+
+        Returns:
+            `torch.Tensor` of shape `(batch, channels, ceil(segments / merge_window), hidden_size)`.
+        """
         missing = -hidden_states.shape[2] % self.window
         if missing:
             last = hidden_states[:, :, -1:].expand(-1, -1, missing, -1)
@@ -257,7 +275,7 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
             past_observed_mask (`torch.BoolTensor` of the shape of `past_values`, *optional*):
                 True where a value was observed; the others, NaN included, count as the mean of their observed past.
             future_observed_mask (`torch.BoolTensor` of the shape of `future_values`, *optional*):
-                True where a value was observed; the loss is the mean over these.
+                True where a value was observed; the loss is the mean over these, and 0 if there are none.
             return_dict (`bool`, *optional*): Return a [`SparseHopfieldCrossformerOutput`] instead of a tuple.
 
         Returns:
@@ -290,8 +308,9 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
             _check_shape("future_values", future_values, config.prediction_length, channels)
             if future_observed_mask is not None:
                 _check_mask("future_observed_mask", future_observed_mask, future_values)
-                prediction_observed = prediction[future_observed_mask]
-                loss = nn.functional.mse_loss(prediction_observed, future_values[future_observed_mask])
+                known, truth = prediction[future_observed_mask], future_values[future_observed_mask]
+                # Of nothing the mean is NaN, but the sum is 0, with zero gradients.
+                loss = nn.functional.mse_loss(known, truth, reduction="mean" if len(truth) else "sum")
             else:
                 loss = nn.functional.mse_loss(prediction, future_values)
         output = SparseHopfieldCrossformerOutput(loss=loss, prediction_outputs=prediction)

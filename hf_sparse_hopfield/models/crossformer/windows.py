@@ -124,6 +124,18 @@ def split_lengths(total: int, sizes: Sequence[float]) -> list[int]:
     Args:
         total (`int`): Time steps of the series.
         sizes (`Sequence[float]`): Three numbers of time steps, or three shares that add up to 1.
+
+    Returns:
+        `list[int]`: Three numbers of time steps. Of shares, what rounding leaves over goes to validation.
+
+    Example:
+
+    ```python
+    >>> from hf_sparse_hopfield.models import split_lengths
+    >>> split_lengths(1003, (0.7, 0.1, 0.2))
+    [702, 101, 200]
+
+    ```
     """
     if len(sizes) != 3 or any(size <= 0 for size in sizes):
         raise ValueError(f"sizes must be three positive numbers, for training, validation and test, got {sizes}.")

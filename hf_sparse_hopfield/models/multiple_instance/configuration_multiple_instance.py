@@ -1,6 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Configuration of the multiple-instance classifier."""
 
+from ...configuration import SparseHopfieldConfig
+from ..checks import check_dropout, check_finite, check_sizes
 from ..registration import OwnConfig
 
 
@@ -28,12 +30,15 @@ class SparseHopfieldMultipleInstanceConfig(OwnConfig):
         quantity (`int`, *optional*, defaults to 1): Learned state patterns of `"pooling"`.
         alpha (`float`, *optional*):
             Member of the entmax family, in [1, 2]: 1 is softmax (dense), 2 is sparsemax. By default 2 for `"pooling"` and
-            `"hopfield"`, and 1, as in the literature, for the attention ones.
-        beta (`float`, *optional*, defaults to 1.0): Multiplier on `scaling`; a factor on the scores of attention.
+            `"hopfield"`, and 1, as in the literature, for the attention ones. One number, or for Hopfield one per head.
+        beta (`float`, *optional*, defaults to 1.0):
+            Positive multiplier on `scaling`; a factor on the scores of attention. One number, or for Hopfield one per head.
         learn_alpha, learn_beta (`bool`, *optional*, defaults to `False`): Learn them, one value per head. Not for attention.
         scaling (`float`, *optional*, defaults to `1 / sqrt(head_size)`): Factor on the scores. Not for attention.
-        update_steps (`int`, *optional*, defaults to 0): Updates of the state before the read-out. Not for attention.
-        update_eps (`float`, *optional*, defaults to 1e-4): A state that moves by less is not updated any more.
+        update_steps (`int`, *optional*, defaults to 0):
+            Updates of the state before the read-out; `None` or negative: until convergence. Not for attention.
+        update_eps (`float`, *optional*, defaults to 1e-4):
+            A state that moves by less is not updated any more. Not for attention.
         normalize (`bool`, *optional*, defaults to `False`):
             Layer norm on state and stored patterns. It takes mean and length from an instance, which is much if the
             instance has four features: from bits 1111 it leaves nothing.
@@ -74,7 +79,7 @@ class SparseHopfieldMultipleInstanceConfig(OwnConfig):
         learn_alpha: bool = False,
         learn_beta: bool = False,
         scaling: float | None = None,
-        update_steps: int = 0,
+        update_steps: int | None = 0,
         update_eps: float = 1e-4,
         normalize: bool = False,
         bag_dropout: float = 0.0,
@@ -86,15 +91,32 @@ class SparseHopfieldMultipleInstanceConfig(OwnConfig):
             raise ValueError(f"aggregation must be one of {', '.join(AGGREGATIONS)}, got {aggregation!r}.")
         if isinstance(embedding_layers, bool) or not isinstance(embedding_layers, int) or embedding_layers < 0:
             raise ValueError(f"embedding_layers must be an integer of at least 0, got {embedding_layers!r}.")
-        if initializer_range is not None and not initializer_range > 0:
-            raise ValueError(f"initializer_range must be positive or None, got {initializer_range!r}.")
+        check_sizes(
+            input_size=input_size,
+            embedding_size=embedding_size,
+            num_heads=num_heads,
+            head_size=head_size,
+            quantity=quantity,
+        )
+        check_dropout("bag_dropout", bag_dropout)
+        check_finite("update_eps", update_eps, positive=False)
+        if update_steps is not None and (isinstance(update_steps, bool) or not isinstance(update_steps, int)):
+            raise ValueError(f"update_steps must be an integer, or None for until convergence, got {update_steps!r}.")
+        if scaling is not None:
+            for number in scaling if isinstance(scaling, (list, tuple)) else [scaling]:
+                check_finite("scaling", number, positive=True)
+        if initializer_range is not None:
+            check_finite("initializer_range", initializer_range, positive=True)
+        if not isinstance(normalize, bool):
+            raise TypeError(f"normalize must be True or False, got {normalize!r}.")
         attention = aggregation in ("attention", "gated_attention")
         if attention:
             given = {
                 "learn_alpha": learn_alpha,
                 "learn_beta": learn_beta,
                 "scaling": scaling is not None,
-                "update_steps": bool(update_steps),
+                "update_steps": update_steps != 0,
+                "update_eps": update_eps not in (0.0, 1e-4),  # 0: no tolerance, the default of the training arguments
                 "normalize": normalize,
                 "quantity": quantity != 1,
             }
@@ -106,6 +128,15 @@ class SparseHopfieldMultipleInstanceConfig(OwnConfig):
                 )
         elif aggregation == "hopfield" and quantity != 1:
             raise ValueError(f"quantity={quantity} needs aggregation='pooling': 'hopfield' has no learned states.")
+        # It checks itself, in one place for all models.
+        alpha = (1.0 if attention else 2.0) if alpha is None else alpha
+        retrieval = SparseHopfieldConfig(alpha, beta, learn_alpha=learn_alpha, learn_beta=learn_beta)
+        for name in ("alpha", "beta"):
+            if attention and isinstance(getattr(retrieval, name), list):
+                raise ValueError(
+                    f"{name} must be one number with aggregation={aggregation!r}, got {getattr(retrieval, name)}; one per "
+                    f"head needs 'pooling' or 'hopfield'."
+                )
         self.input_size = input_size
         self.embedding_layers = embedding_layers
         self.embedding_size = embedding_size
@@ -113,8 +144,8 @@ class SparseHopfieldMultipleInstanceConfig(OwnConfig):
         self.num_heads = num_heads
         self.head_size = head_size
         self.quantity = quantity
-        self.alpha = (1.0 if attention else 2.0) if alpha is None else alpha
-        self.beta = beta
+        self.alpha = retrieval.alpha
+        self.beta = retrieval.beta
         self.learn_alpha = learn_alpha
         self.learn_beta = learn_beta
         self.scaling = scaling

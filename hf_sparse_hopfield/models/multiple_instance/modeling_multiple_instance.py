@@ -9,7 +9,6 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
 
 from ...functional import entmax
-from ...functional.retrieval import MASKED_BELOW
 from ...layers import RetrievalParameters, SparseHopfield, SparseHopfieldPooling
 from ...layers.association import HopfieldAssociation
 from .configuration_multiple_instance import SparseHopfieldMultipleInstanceConfig
@@ -42,15 +41,14 @@ class AttentionPooling(nn.Module):
             padding_mask (`torch.BoolTensor` of shape `(batch, instances)`, *optional*): True = padding.
 
         Returns:
-            `torch.Tensor` of shape `(batch, heads, 1, instances)`.
+            `torch.Tensor` of shape `(batch, heads, 1, instances)`; zeros for an empty bag.
         """
         hidden = self.hidden(instances).tanh()
         if self.gate is not None:
             hidden = hidden * self.gate(instances).sigmoid()
         scores = self.beta * self.score(hidden).transpose(1, 2)
-        if padding_mask is not None:
-            scores = scores.masked_fill(padding_mask[:, None, :], MASKED_BELOW)
-        return entmax(scores, alpha=self.alpha).unsqueeze(2)
+        mask = None if padding_mask is None else ~padding_mask[:, None, :]
+        return entmax(scores, alpha=self.alpha, mask=mask).unsqueeze(2)
 
     def forward(self, instances: torch.Tensor, padding_mask: torch.Tensor | None = None) -> torch.Tensor:
         """
