@@ -391,6 +391,7 @@ folds). Each fold chooses from the grid ({_listed(GRID)}) by models that are tra
 judged. Only the clipping was decided once for all, as said above.
 
 {_table_of_nested(found)}
+{_leak(found)}
 ![AUC](multiple_instance.png)
 
 """
@@ -437,6 +438,25 @@ def _table_of_nested(found: dict[tuple[str, str], dict[str, Any]]) -> str:
     return table(["method", *DATASETS], rows)
 
 
+def _leak(found: dict[tuple[str, str], dict[str, Any]]) -> str:
+    """What the one choice of the paper's protocol, which has seen most test bags, gains over a nested one."""
+    both = [
+        (found.get((dataset, model)), found.get((NESTED[dataset], model))) for dataset in DATASETS for model in MODELS
+    ]
+    gains = [once["auc"][0] - nested["auc"][0] for once, nested in both if once and nested]
+    if len(gains) < 2:
+        return ""
+    error = statistics.stdev(gains) / math.sqrt(len(gains))
+    return (
+        f"One choice minus nested: {statistics.fmean(gains):+.4f} ± {error:.4f} (standard error) over {len(gains)} models and sets"
+        + (
+            ", so that the leak of the paper's rule gains nothing that could be seen here.\n"
+            if sign(gains) != 1
+            else ".\n"
+        )
+    )
+
+
 def _error_over_folds(result: dict[str, Any]) -> float:
     """Standard error of a mean over folds: the deviation between folds, of all seeds, over the root of their number in one."""
     values = [value for seed in result["folds"] for value in seed]
@@ -448,11 +468,12 @@ def _listed(grid: dict[str, tuple]) -> str:
 
 
 def _claims(found: dict[tuple[str, str], dict[str, Any]]) -> list[tuple[str, str, str]]:
-    judged = dict(found)
-    for kind in ("Hopfield", "pooling"):  # the wider search takes the place of the small grid where S and D have it
-        if all((WIDE, f"{letter} {kind}") in found for letter in "SD"):
-            judged |= {("UCSB", f"{letter} {kind}"): found[WIDE, f"{letter} {kind}"] for letter in "SD"}
-    return [_level(judged), *(_sparse_against_dense(judged, kind) for kind in ("Hopfield", "pooling"))]
+    wide = {("UCSB", model): found[WIDE, model] for model in MODELS if (WIDE, model) in found}
+    rows = [_level(found | wide)]
+    for kind in ("Hopfield", "pooling"):  # S with a wider search is not compared with D without
+        both = all(("UCSB", f"{letter} {kind}") in wide for letter in "SD")
+        rows.append(_sparse_against_dense(found | wide if both else found, kind))
+    return rows
 
 
 def _level(found: dict[tuple[str, str], dict[str, Any]]) -> tuple[str, str, str]:
@@ -480,7 +501,8 @@ def _level(found: dict[tuple[str, str], dict[str, Any]]) -> tuple[str, str, str]
     if notes:
         text += (
             f". Below (± standard error over folds): {'; '.join(notes)}. The paper's deviations are those of means over other folds of the same "
-            "bags, and say nothing about other bags: a fold of UCSB has 5 or 6, and a mean over ten of them is known to 0.04."
+            "bags, and say nothing about other bags: a fold of UCSB has 5 or 6, and a mean over ten of them is known to 0.04. UCSB with one "
+            "choice is judged by the wider search where it was made."
         )
     return (
         "AUC of the four models on the four sets (our bar: within the paper's deviation, or above)",
