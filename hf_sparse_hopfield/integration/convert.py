@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..configuration import SparseHopfieldConfig
+from ..models import OWN_MODELS
 from .auto import ClassChange
 from .settings import ATTENTION_NAME, bind, configs_of, is_bound, is_converted, name_attention
 
@@ -85,6 +86,7 @@ def to_dense(model: PreTrainedModel) -> PreTrainedModel:
     """
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"to_dense takes a PreTrainedModel, got {type(model).__name__}.")
+    _check_not_own(model)
     if not is_converted(model) and not is_bound(model):
         raise ValueError(f"{type(model).__name__} is dense already: none of its attention layers retrieves sparsely.")
     if is_converted(model):
@@ -96,11 +98,20 @@ def to_dense(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
+def _check_not_own(model: PreTrainedModel) -> None:
+    if model.config.model_type in OWN_MODELS:
+        raise ValueError(
+            f"{type(model).__name__} has Hopfield layers of its own and is not converted: its configuration says how sparse "
+            "they are, such as alpha=1.0 for dense and alpha=2.0 for sparse ones."
+        )
+
+
 def _check_convertible(model: PreTrainedModel) -> None:
     name = type(model).__name__
     if not isinstance(model, PreTrainedModel):
         fix = " Convert the base model first and wrap it afterwards." if isinstance(model, nn.Module) else ""
         raise TypeError(f"to_sparse_hopfield takes a PreTrainedModel, got {name}.{fix}")
+    _check_not_own(model)
     if is_converted(model):
         raise ValueError(
             f"{name} is converted already, with {model.config.sparse_hopfield}. For other settings convert "

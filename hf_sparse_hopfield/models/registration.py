@@ -2,6 +2,7 @@
 """Makes the models of our own known to the Auto classes, and their checkpoints loadable with `trust_remote_code=True`."""
 
 import functools
+import inspect
 import os
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,21 @@ class OwnConfig(PreTrainedConfig):
         super().__init__(**kwargs)
         self.auto_map = {"AutoConfig": f"{REMOTE_CODE_FILE.removesuffix('.py')}.{type(self).__name__}"}
         register_models(self.model_type)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """
+        Make a configuration, and let it check what is overridden too: transformers sets it afterwards, unseen.
+
+        Args:
+            config_dict (`dict[str, Any]`): What was saved.
+            **kwargs: What replaces it, and other arguments of [`~transformers.PreTrainedConfig.from_dict`].
+
+        Returns:
+            [`~transformers.PreTrainedConfig`]: The configuration; with `return_unused_kwargs`, also what is none of its own.
+        """
+        overridden = {name: kwargs.pop(name) for name in inspect.signature(cls.__init__).parameters if name in kwargs}
+        return super().from_dict({**config_dict, **overridden}, **kwargs)
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
         """

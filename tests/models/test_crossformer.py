@@ -10,7 +10,12 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForTimeSeriesPrediction, Trainer, TrainingArguments
 
-from hf_sparse_hopfield import SparseHopfieldCrossformerConfig, SparseHopfieldCrossformerForPrediction
+from hf_sparse_hopfield import (
+    SparseHopfieldCrossformerConfig,
+    SparseHopfieldCrossformerForPrediction,
+    to_dense,
+    to_sparse_hopfield,
+)
 from hf_sparse_hopfield.layers import SparseHopfield
 from hf_sparse_hopfield.models import (
     SparseHopfieldCrossformerOutput,
@@ -312,6 +317,34 @@ def test_save_and_load(tmp_path):
     torch.testing.assert_close(torch.tensor(json.loads(result.stdout.splitlines()[-1])), expected)
 
 
+def test_overrides_are_checked(tmp_path):
+    """What `from_pretrained` replaces is checked like what a configuration is made with."""
+    make_model().save_pretrained(tmp_path)
+    load = SparseHopfieldCrossformerForPrediction.from_pretrained
+    with pytest.raises(ValueError, match="attention='dense' needs alpha=1"):
+        load(tmp_path, attention="dense")
+    with pytest.raises(ValueError, match="center must be one of"):
+        AutoModelForTimeSeriesPrediction.from_pretrained(tmp_path, center="median")
+    assert load(tmp_path, dtype=torch.float64).dtype == torch.float64
+    dense = load(tmp_path, attention="dense", alpha=1.0).eval()
+    assert dense.config.attention == "dense"
+    dense.save_pretrained(tmp_path / "dense")
+    again = load(tmp_path / "dense").eval()
+    past = make_batch(dense.config)["past_values"]
+    assert torch.equal(again(past).prediction_outputs, dense(past).prediction_outputs)
+    assert not torch.equal(load(tmp_path).eval()(past).prediction_outputs, dense(past).prediction_outputs)
+    config, unused = SparseHopfieldCrossformerConfig.from_pretrained(
+        tmp_path, center="last", other=1, return_unused_kwargs=True
+    )
+    assert config.center == "last" and unused == {"other": 1}
+
+
+@pytest.mark.parametrize("function", [to_sparse_hopfield, to_dense])
+def test_it_is_not_converted(function):
+    with pytest.raises(ValueError, match="has Hopfield layers of its own and is not converted"):
+        function(make_model())
+
+
 def test_dtype_and_training_mode():
     model = make_model(dropout=0.5).train()
     batch = make_batch(model.config)
@@ -343,6 +376,11 @@ def test_trainer(tmp_path):
     assert trainer.evaluate()["eval_loss"] < 0.5 * before
     prediction = trainer.predict(splits["test"])
     assert prediction.predictions.shape == prediction.label_ids.shape == (53, 8, 3)
+    # Without label_names it still has a loss.
+    arguments.label_names = None
+    plain = Trainer(model, arguments, eval_dataset=splits["validation"])
+    assert plain.evaluate()["eval_loss"] == pytest.approx(trainer.evaluate()["eval_loss"])
+    assert model(**make_batch(model.config), return_loss=False).loss is None
 
 
 def test_windows():
@@ -399,6 +437,19 @@ def test_splits_take_a_given_scale():
     torch.testing.assert_close(
         other["train"][0]["past_values"], ((values[:4] - mean - 1) / (2 * deviation)).float(), rtol=1e-6, atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((-2, 5), "context_length must be a positive integer, got -2"),
+        ((5, 0), "prediction_length must be a positive integer, got 0"),
+        ((5, 5, 0), "limit must be a positive integer, got 0"),
+    ],
+)
+def test_wrong_windows(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TimeSeriesWindows(torch.randn(50, 2), *arguments)
 
 
 def test_splits_refuse_missing_values():

@@ -87,6 +87,20 @@ def test_order_and_padding_have_no_influence(aggregation):
     assert (other.attentions[..., 7:] == 0).all()
 
 
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_padding_may_be_anything(aggregation):
+    """NaN in the padding reaches neither output nor gradient."""
+    model = grow(make(aggregation))
+    bag, mask, label = torch.randn(2, 5, 6), torch.tensor([[1, 1, 1, 0, 0]] * 2), torch.tensor([0, 1])
+    model(bag, mask, label).loss.backward()
+    expected = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    bag[:, 3:] = float("nan")
+    model(bag, mask, label).loss.backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name])
+
+
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_an_empty_bag_has_no_weights(aggregation, alpha):
@@ -219,6 +233,8 @@ def test_collator():
     assert "labels" not in MultipleInstanceCollator()([{"instances": torch.ones(2, 3)}])
     with pytest.raises(ValueError, match="bag 1 of the batch"):
         MultipleInstanceCollator()([{"instances": torch.ones(2, 3)}, {"instances": torch.ones(2, 4)}])
+    with pytest.raises(ValueError, match="bag 0 of the batch has no 'labels'"):
+        MultipleInstanceCollator()([{"instances": torch.ones(2, 3)}, bags[0]])
 
 
 @pytest.mark.parametrize(
@@ -249,6 +265,7 @@ def test_collator():
         ({"quantity": 0}, "quantity must be a positive integer, got 0"),
         ({"scaling": -1.0}, "scaling must be positive and finite, got -1.0"),
         ({"scaling": [1.0, 0.0]}, "scaling must be positive and finite, got 0.0"),
+        ({"scaling": [1.0, 2.0]}, "scaling must be one number or one for each of num_heads=8"),
         ({"update_steps": 1.5}, "update_steps must be an integer, or None for until convergence, got 1.5"),
         ({"update_eps": -1e-4}, "update_eps must be at least 0 and finite, got -0.0001"),
     ],
@@ -280,3 +297,15 @@ def test_bad_inputs():
         model(torch.randn(2, 3, 5))
     with pytest.raises(ValueError, match="attention_mask must have shape"):
         model(torch.randn(2, 3, 6), torch.ones(2, 4))
+    with pytest.raises(ValueError, match="instances must have shape"):
+        model(torch.randn(2, 0, 6))
+    with pytest.raises(ValueError, match="it is not added to the scores"):
+        model(torch.randn(2, 3, 6), torch.tensor([[0.0, 0.0, -1e9]] * 2))
+    with pytest.raises(ValueError, match="classifier_activation must be one of"):
+        make("pooling", classifier_activation="rleu")
+
+
+def test_output_is_a_tuple_where_the_configuration_says_so():
+    model = make("pooling", return_dict=False)
+    assert isinstance(model(torch.randn(2, 3, 6)), tuple)
+    assert model(torch.randn(2, 3, 6), return_dict=True).logits.shape == (2, 2)

@@ -115,8 +115,8 @@ class SparseHopfieldCrossformerConfig(OwnConfig):
             alpha = 2.0 if attention == "sparse" else 1.0
         if attention != "sparse" and (alpha != 1 or learn_alpha):
             raise ValueError(
-                f"attention={attention!r} has alpha 1, got alpha={alpha!r} and learn_alpha={learn_alpha!r}; use "
-                'attention="sparse" for another alpha.'
+                f"attention={attention!r} needs alpha=1 and learn_alpha=False, got alpha={alpha!r} and "
+                f'learn_alpha={learn_alpha!r}; use attention="sparse" for another alpha.'
             )
         # It checks itself, in one place for all models.
         retrieval = SparseHopfieldConfig(alpha, beta, steps, tolerance, learn_alpha=learn_alpha, learn_beta=learn_beta)

@@ -189,7 +189,8 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
     """
     Crossformer for the prediction of multivariate time series, with softmax, dense or sparse Hopfield attention.
 
-    Values are taken as they are: standardise them first.
+    Values are taken as they are: standardise them first ([`split_series`] does). [`~transformers.Trainer`] trains and
+    evaluates it as it is; with `label_names=["future_values"]` in its arguments, `compute_metrics` and `predict` also get the truth.
 
     Args:
         config ([`SparseHopfieldCrossformerConfig`]): The configuration.
@@ -263,6 +264,7 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
         future_values: torch.Tensor | None = None,
         past_observed_mask: torch.Tensor | None = None,
         future_observed_mask: torch.Tensor | None = None,
+        return_loss: bool = True,
         return_dict: bool | None = None,
     ) -> SparseHopfieldCrossformerOutput | tuple[torch.Tensor, ...]:
         """
@@ -276,6 +278,9 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
                 True where a value was observed; the others, NaN included, count as the mean of their observed past.
             future_observed_mask (`torch.BoolTensor` of the shape of `future_values`, *optional*):
                 True where a value was observed; the loss is the mean over these, and 0 if there are none.
+            return_loss (`bool`, *optional*, defaults to `True`):
+                Return the loss where `future_values` is given. By this name [`~transformers.Trainer`] knows that it can
+                evaluate without labels.
             return_dict (`bool`, *optional*): Return a [`SparseHopfieldCrossformerOutput`] instead of a tuple.
 
         Returns:
@@ -304,7 +309,7 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
             prediction = prediction + center
 
         loss = None
-        if future_values is not None:
+        if future_values is not None and return_loss:
             _check_shape("future_values", future_values, config.prediction_length, channels)
             if future_observed_mask is not None:
                 _check_mask("future_observed_mask", future_observed_mask, future_values)

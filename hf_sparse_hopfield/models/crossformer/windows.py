@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch.utils.data import Dataset
 
+from ..checks import check_sizes
 from ..scaling import standardization
 
 
@@ -36,6 +37,9 @@ class TimeSeriesWindows(Dataset):
     ) -> None:
         if values.ndim != 2:
             raise ValueError(f"values must have shape (time, channels), got {tuple(values.shape)}.")
+        check_sizes(context_length=context_length, prediction_length=prediction_length)
+        if limit is not None:
+            check_sizes(limit=limit)
         length = context_length + prediction_length
         if values.shape[0] < length:
             raise ValueError(
@@ -100,6 +104,7 @@ def split_series(
     ```
     """
     lengths = split_lengths(values.shape[0], sizes)
+    check_sizes(context_length=context_length, prediction_length=prediction_length)
     if not bool(torch.isfinite(values).all()):
         row, channel = (~torch.isfinite(values)).nonzero()[0].tolist()
         raise ValueError(f"values has {values[row, channel].item()} at time step {row}, channel {channel}.")

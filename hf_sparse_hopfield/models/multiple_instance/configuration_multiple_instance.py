@@ -131,12 +131,16 @@ class SparseHopfieldMultipleInstanceConfig(OwnConfig):
         # It checks itself, in one place for all models.
         alpha = (1.0 if attention else 2.0) if alpha is None else alpha
         retrieval = SparseHopfieldConfig(alpha, beta, learn_alpha=learn_alpha, learn_beta=learn_beta)
-        for name in ("alpha", "beta"):
-            if attention and isinstance(getattr(retrieval, name), list):
+        for name, value in {"alpha": retrieval.alpha, "beta": retrieval.beta, "scaling": scaling}.items():
+            if not isinstance(value, (list, tuple)):
+                continue
+            if attention:
                 raise ValueError(
-                    f"{name} must be one number with aggregation={aggregation!r}, got {getattr(retrieval, name)}; one per "
-                    f"head needs 'pooling' or 'hopfield'."
+                    f"{name} must be one number with aggregation={aggregation!r}, got {value}; one per head needs "
+                    f"'pooling' or 'hopfield'."
                 )
+            if len(value) != num_heads:
+                raise ValueError(f"{name} must be one number or one for each of num_heads={num_heads}, got {value}.")
         self.input_size = input_size
         self.embedding_layers = embedding_layers
         self.embedding_size = embedding_size

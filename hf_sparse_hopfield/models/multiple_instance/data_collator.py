@@ -49,5 +49,10 @@ class MultipleInstanceCollator:
             ),
         }
         if any("labels" in feature for feature in features):
+            for number, feature in enumerate(features):
+                if "labels" not in feature:
+                    raise ValueError(
+                        f"bag {number} of the batch has no 'labels', others have; give all bags one or none."
+                    )
             batch["labels"] = torch.tensor([feature["labels"] for feature in features])
         return batch

@@ -126,7 +126,10 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
                 **({"quantity": config.quantity} if pooling else {}),
             )
             width *= config.quantity
-        self.activation = None if config.classifier_activation is None else ACT2FN[config.classifier_activation]
+        activation = config.classifier_activation
+        if activation is not None and activation not in ACT2FN:
+            raise ValueError(f"classifier_activation must be one of {', '.join(ACT2FN)}, got {activation!r}.")
+        self.activation = None if activation is None else ACT2FN[activation]
         self.classifier = nn.Linear(width, config.num_labels)
         self.gradient_checkpointing = False
         self.post_init()
@@ -176,7 +179,10 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
         self._check(instances, attention_mask)
         if output_attentions is None:
             output_attentions = self.config.output_attentions
-        padding_mask = None if attention_mask is None else attention_mask == 0
+        padding_mask = None
+        if attention_mask is not None:
+            padding_mask = attention_mask == 0
+            instances = instances.masked_fill(padding_mask[..., None], 0.0)  # a weight of zero would not cancel a NaN
         embedded = self.embedding(instances)
         if self.gradient_checkpointing and self.training:
             bag = self._gradient_checkpointing_func(self.aggregation, embedded, padding_mask)
@@ -198,18 +204,26 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
                 else:
                     attentions = self.aggregation.get_association_matrix(embedded, padding_mask)
         output = SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions)
-        return output.to_tuple() if return_dict is False else output
+        return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
 
     def _check(self, instances: torch.Tensor, attention_mask: torch.Tensor | None) -> None:
-        if instances.dim() != 3 or instances.shape[2] != self.config.input_size:
+        if instances.dim() != 3 or not instances.shape[1] or instances.shape[2] != self.config.input_size:
             raise ValueError(
-                f"instances must have shape (batch, instances, input_size={self.config.input_size}), "
+                f"instances must have shape (batch, at least 1, input_size={self.config.input_size}), "
                 f"got {tuple(instances.shape)}."
             )
-        if attention_mask is not None and attention_mask.shape != instances.shape[:2]:
+        if attention_mask is None:
+            return
+        if attention_mask.shape != instances.shape[:2]:
             raise ValueError(
                 f"attention_mask must have shape (batch, instances) = {tuple(instances.shape[:2])}, "
                 f"got {tuple(attention_mask.shape)}."
+            )
+        additive = attention_mask.is_floating_point() and not torch.compiler.is_compiling()
+        if additive and bool((attention_mask < 0).any()):
+            raise ValueError(
+                f"attention_mask must be 1 for an instance and 0 for padding, got {attention_mask.min().item()}; it is not "
+                "added to the scores."
             )
 
 
