@@ -188,19 +188,23 @@ def make_cells(arguments: BitPatternArguments) -> dict[str, Cell]:
     if arguments.quick:
         sizes, shares, epochs = (20, 50), (0.1,), arguments.epochs or 30
     seeds = len(arguments.seed_range(10, 2))
+    fixed = {"heads": HEADS, "patterns": PATTERNS, "states": STATES, "batch": BATCH, "learning_rate": LEARNING_RATE}
+    fixed |= {"train_bags": TRAIN_BAGS, "test_bags": TEST_BAGS}
     cells = {}
     for model in MODELS:
         name = model.replace(" ", "_")
         for size in sizes:
             settings = {"model": model, "bag_size": size, "positives": 1, "seeds": seeds, "epochs": epochs}
-            cells[f"size/{size}/{name}"] = Cell(train, settings)
+            cells[f"size/{size}/{name}"] = Cell(train, settings, fixed=fixed)
         for share in shares:
             settings = {"model": model, "bag_size": SPARSITY_SIZE, "positives": round(share * SPARSITY_SIZE)}
-            cells[f"sparsity/{share}/{name}"] = Cell(train, {**settings, "seeds": seeds, "epochs": epochs})
+            cells[f"sparsity/{share}/{name}"] = Cell(
+                train, {**settings, "seeds": seeds, "epochs": epochs}, fixed=fixed
+            )
     for model, scaling, times in TEMPERATURES[:1] if arguments.quick else TEMPERATURES:
         settings = {"model": model, "bag_size": sizes[-1], "positives": 1, "seeds": seeds, "epochs": times * epochs}
         name = f"temperature/{model.replace(' ', '_')}/scaling{scaling:g}" + (f"_epochs{times}x" if times > 1 else "")
-        cells[name] = Cell(train, {**settings, "scaling": scaling})
+        cells[name] = Cell(train, {**settings, "scaling": scaling}, fixed=fixed)
     return cells
 
 

@@ -124,7 +124,7 @@ def bag_logits(stacked: MultipleInstanceClassifier, kinds: torch.Tensor, counts:
     embedded = stacked.embedding(kinds.expand(models, *kinds.shape).contiguous())
     counts = counts.transpose(1, 2).contiguous()[:, None, :, None]  # (models, 1, kinds, 1, bags)
     if config.aggregation in ("attention", "gated_attention"):
-        weights = counted_entmax(_attention_scores(stacked, embedded), counts, config.alpha)
+        weights = counted_entmax(stacked.aggregation.scores(embedded)[..., None, None], counts, config.alpha)
         bag = _read_out(_dropped(weights, counts, stacked), embedded[:, None]).flatten(1)
     else:
         pooling = config.aggregation == "pooling"
@@ -160,15 +160,6 @@ def _read_out(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """
     retrieved = weights.flatten(3).transpose(-1, -2) @ values
     return retrieved.unflatten(2, weights.shape[3:]).permute(0, 3, 2, 1, 4).flatten(3).flatten(0, 1)
-
-
-def _attention_scores(stacked: MultipleInstanceClassifier, embedded: torch.Tensor) -> torch.Tensor:
-    """Scores of the kinds, `(models, heads, kinds, 1, 1)`."""
-    attention = stacked.aggregation
-    hidden = attention.hidden(embedded).tanh()
-    if attention.gate is not None:
-        hidden = hidden * attention.gate(embedded).sigmoid()
-    return attention.beta * attention.score(hidden).transpose(1, 2)[..., None, None]
 
 
 def _dropped(weights: torch.Tensor, counts: torch.Tensor, stacked: nn.Module) -> torch.Tensor:

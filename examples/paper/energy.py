@@ -212,7 +212,7 @@ def convergence(source: str, seed: int, relative_beta: float, limit: int, data_d
 
 def make_cells(arguments: ExperimentArguments) -> dict[str, Cell]:
     """All cells of the experiment."""
-    context = {"data_dir": arguments.data_dir}
+    context, fixed = {"data_dir": arguments.data_dir}, {"tolerance": TOLERANCE}
     cells = {}
     for name, alpha in NORMALIZERS.items():
         for beta in LANDSCAPE_BETAS:
@@ -230,13 +230,15 @@ def make_cells(arguments: ExperimentArguments) -> dict[str, Cell]:
             for beta in ATTENTION_BETAS[1:3] if arguments.quick else ATTENTION_BETAS:
                 settings = {"model": model, "alpha": alpha, "beta": beta}
                 settings |= {"rows": 8 if arguments.quick else 16, "steps": 20 if arguments.quick else 40}
-                cells[f"attention/{model}/{name}/beta{beta}"] = Cell(attention, settings, context)
+                cells[f"attention/{model}/{name}/beta{beta}"] = Cell(attention, settings, context, fixed)
     for source in sources:
         for relative_beta in RELATIVE_BETAS[2:4] if arguments.quick else RELATIVE_BETAS:
             for seed in arguments.seed_range(5, quick=2):
                 settings = {"source": source, "seed": seed, "relative_beta": relative_beta}
                 settings["limit"] = 40 if arguments.quick else LIMIT
-                cells[f"convergence/{source}/beta{relative_beta}/seed{seed}"] = Cell(convergence, settings, context)
+                cells[f"convergence/{source}/beta{relative_beta}/seed{seed}"] = Cell(
+                    convergence, settings, context, {**fixed, "patterns": PATTERNS}
+                )
     return cells
 
 

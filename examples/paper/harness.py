@@ -102,11 +102,18 @@ class Cell:
         settings (`dict`): What `select` looks for. They are stored with the result, and a stored result with other
             settings is refused. Values that JSON can hold.
         context (`dict`, *optional*): More arguments, such as loaded data, that are not stored.
+        fixed (`dict`, *optional*): Constants of the script that the result depends on, stored among the settings.
     """
 
     function: Callable[..., dict[str, Any]]
     settings: dict[str, Any]
     context: dict[str, Any] = field(default_factory=dict)
+    fixed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What is stored as its settings."""
+        return {**self.fixed, **self.settings}
 
 
 def parse(arguments_class: type, argv: Sequence[str] | None = None) -> Any:
@@ -156,10 +163,10 @@ def run(
             print(f"{name}: stopped after --max_minutes={arguments.max_minutes}; the same command goes on from here.")
             break
         with store.claimed(cell) as mine:
-            if mine and (arguments.overwrite or not store.has(cell, cells[cell].settings)):
+            if mine and (arguments.overwrite or not store.has(cell, cells[cell].stored)):
                 started = time.perf_counter()
                 result = cells[cell].function(**cells[cell].settings, **cells[cell].context)
-                store.write(cell, cells[cell].settings, result, time.perf_counter() - started)
+                store.write(cell, cells[cell].stored, result, time.perf_counter() - started)
     record = store.record(name, cells)
     if record["cells"]:
         write_text(folder / f"{name}.json", to_json(record))
@@ -197,13 +204,19 @@ class _Store:
         stored = self._get(cell)
         if stored is None:
             return False
-        asked = json.loads(to_json({"settings": settings, "quick": self.quick}))
-        for key, value in asked.items():
-            if stored[key] != value:
-                raise ValueError(
-                    f"the stored result of cell {cell!r} was made with {key}={stored[key]!r}, now {value!r} is asked for: "
-                    "choose another --output_dir, or run it again with --overwrite --only."
-                )
+        before, now = {**stored["settings"], "quick": stored["quick"]}, {**settings, "quick": self.quick}
+        now = json.loads(to_json(now))
+        missing = "nothing"
+        different = [
+            f"{name}={before.get(name, missing)!r}, now {now.get(name, missing)!r}"
+            for name in {**before, **now}
+            if before.get(name, missing) != now.get(name, missing)
+        ]
+        if different:
+            raise ValueError(
+                f"the stored result of cell {cell!r} was made with {'; '.join(different)} is asked for: choose another "
+                "--output_dir, or run it again with --overwrite --only."
+            )
         return True
 
     def claimed(self, cell: str) -> "_Claim":

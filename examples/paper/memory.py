@@ -248,6 +248,7 @@ def make_cells(arguments: ExperimentArguments) -> dict[str, Cell]:
     context = {"data_dir": arguments.data_dir}
     cells = {}
     for dataset in datasets:
+        fixed = {"threshold": CAPTION[dataset][0], "stored": NOISE_SIZE, "queries": QUERIES}
         cells[f"{dataset}/scale"] = Cell(pixel_scale, {"dataset": dataset, "seed": 0}, context)
         picture = {"dataset": dataset, "scale": "signed", "beta": picture_beta(dataset)}
         cells[f"{dataset}/pictures"] = Cell(pictures, picture, context)
@@ -257,7 +258,7 @@ def make_cells(arguments: ExperimentArguments) -> dict[str, Cell]:
                     settings = {"dataset": dataset, "task": task, "scale": scale, "beta": beta or CAPTION[dataset][1]}
                     settings |= {"steps": steps, "success": success, "seed": seed}
                     more = {**context, "quick": arguments.quick}
-                    cells[f"{dataset}/{protocol}/{task}/seed{seed}"] = Cell(completion, settings, more)
+                    cells[f"{dataset}/{protocol}/{task}/seed{seed}"] = Cell(completion, settings, more, fixed)
     for density in DENSITIES[:2] if arguments.quick else DENSITIES:
         for seed in arguments.seed_range(5, quick=2):
             settings = {"density": density, "seed": seed, "betas": list(DENSITY_BETAS)}

@@ -86,7 +86,7 @@ Chosen:
 
 ROC-AUC of the ten folds of the first seed, mean ± standard error over the folds (in brackets: the first seed of the table above, on the same
 folds). Each fold chooses from the grid ({_listed(GRID)}) by models that are trained without it and without one of three other folds, on which they are
-judged. Only the clipping was decided once for all, as said above.
+judged; then it trains on the same bags as above. Only the clipping was decided once for all, as said there.
 
 {_table_of_nested(found)}
 {_leak(found)}

@@ -159,13 +159,9 @@ def test_cells_on_the_temperature_are_in_no_other_table(tmp_path):
     assert {verdict for _, verdict, _ in bit_pattern_report._claims(plain, temperature)} == {"not run"}
 
 
-def test_settings_of_the_stored_cells():
-    """A full run would run nothing again."""
+def test_reasons_of_the_stored_cells():
     record = load(Path(bit_pattern.__file__).parent / "results" / "bit_pattern.json")
-    cells = bit_pattern.make_cells(bit_pattern.BitPatternArguments())
-    assert {name: cell.settings for name, cell in cells.items()} == {
-        name: cell["settings"] for name, cell in record["cells"].items()
-    }
+    assert not record["missing"]
     assert bit_pattern_report._reasons(*_parts(record))
 
 

@@ -128,12 +128,14 @@ def test_record_report_and_report_only(tmp_path):
 
 
 def test_what_differs_is_refused(tmp_path):
-    def cells(rate):
-        return {"a": Cell(lambda rate: {"x": rate}, {"rate": rate})}
+    def cells(rate, **fixed):
+        return {"a": Cell(lambda rate: {"x": rate}, {"rate": rate}, fixed=fixed)}
 
     run("toy", arguments(tmp_path), cells(0.1))
     with pytest.raises(ValueError, match="rate.*0.1.*0.2.*--output_dir"):
         run("toy", arguments(tmp_path), cells(0.2))
+    with pytest.raises(ValueError, match="made with batch='nothing', now 4 is asked for"):
+        run("toy", arguments(tmp_path), cells(0.1, batch=4))
     with pytest.raises(ValueError, match="quick=False, now True"):
         run("toy", arguments(tmp_path, "--quick"), cells(0.1))
     with pytest.raises(ValueError, match="--only='b' matches none"):

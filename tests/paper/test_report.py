@@ -2,6 +2,7 @@
 """RESULTS.md: made from sections, and the one in the repository is the one that its sections make."""
 
 import importlib
+import json
 import shutil
 from pathlib import Path
 
@@ -46,6 +47,22 @@ def test_sections_come_from_the_records_without_data(name, tmp_path):
     shutil.copy(PAPER / "results" / f"{name}.json", tmp_path)
     importlib.import_module(name).main(["--report_only", "--output_dir", str(tmp_path)])
     assert (tmp_path / f"{name}.md").read_text() == (PAPER / "results" / f"{name}.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "name", ["memory", "bit_pattern", "multiple_instance", "time_series", "translation", "energy"]
+)
+def test_a_full_run_would_run_no_stored_cell_again(name, monkeypatch):
+    if name in ("translation", "multiple_instance"):
+        pytest.importorskip(
+            {"translation": "sacrebleu", "multiple_instance": "sklearn"}[name], reason="the experiment"
+        )
+    experiment = importlib.import_module(name)
+    monkeypatch.setattr(experiment, "run", lambda name, arguments, cells, report: cells)
+    cells = experiment.main(["--report_only"])
+    stored = harness.load(PAPER / "results" / f"{name}.json")["cells"]
+    for cell, entry in stored.items():
+        assert entry["settings"] == json.loads(harness.to_json(cells[cell].stored)), cell
 
 
 def test_the_report_in_the_repository_is_up_to_date():

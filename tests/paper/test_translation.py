@@ -50,6 +50,18 @@ def test_russian_split_keeps_test_sentences_out_of_training(tmp_path):
         assert not held & {row[language] for row in parts["train"]}
 
 
+def test_all_files_are_asked_for_before_anything_runs(tmp_path):
+    folder = tmp_path / "translation"
+    folder.mkdir()
+    for name in translation.FILES[:-1]:
+        (folder / name).touch()
+    arguments = translation.ExperimentArguments(data_dir=str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="hotel_en_ru.tsv.gz"):
+        translation.make_cells(arguments)
+    (folder / translation.FILES[-1]).touch()
+    assert translation.make_cells(arguments)
+
+
 def test_verdicts():
     def record(sparse, pairs=("multi30k_de_en", "multi30k_en_de"), dense=30.1):
         cells = {}
@@ -65,16 +77,17 @@ def test_verdicts():
         return {"cells": cells}
 
     def judged(*arguments, **others):
-        return [row[1] for row in translation.verdicts(record(*arguments, **others))]
+        made = record(*arguments, **others)
+        return [row[1] for row in [*translation.verdicts(made), *translation.bars(made)[:2]]]
 
     texts = [row[2] for row in translation.verdicts(record(31.5))]
-    assert "Multi30k DE-EN S Hopfield, beta 0.1 +1.50" in texts[0] and "0.10 BLEU" in texts[-1]
-    assert judged(31.5) == ["reproduced", "not run", "reproduced", "reproduced", "not"]
-    assert judged(31.5, pairs=["multi30k_de_en"]) == ["partly", "not run", "partly", "partly", "not"]
-    assert judged(29.75) == ["not", "not run", "reproduced", "reproduced", "not"]
-    assert judged(29.6) == ["not", "not run", "not", "reproduced", "not"]
+    assert "S Hopfield, beta 0.1 minus softmax: Multi30k DE-EN 1.50" in texts[0] and "0.10 BLEU" in texts[-1]
+    assert judged(31.5) == ["reproduced", "not run", "not", "met", "met"]
+    assert judged(31.5, pairs=["multi30k_de_en"]) == ["partly", "not run", "not", "partly met", "partly met"]
+    assert judged(29.75) == ["not", "not run", "not", "met", "met"]
+    assert judged(29.6) == ["not", "not run", "not", "missed", "met"]
     assert judged(30.5, pairs=["tatoeba_en_ru"]) == ["not run", "partly", "not run", "not run", "not run"]
-    assert judged(28.0, dense=32.0)[-1] == "reproduced"
+    assert judged(28.0, dense=32.0)[2] == "reproduced"
     russian = [pair for pair in translation.PAIRS if "ru" in pair.split("_")]
     assert judged(30.5, pairs=russian)[1] == "reproduced" and judged(31.5, pairs=russian)[1] == "not"
     assert translation.verdicts({"cells": {}})[0][1] == "not run"

@@ -32,6 +32,21 @@ class AttentionPooling(nn.Module):
         self.score = nn.Linear(width, config.num_heads)
         self.output_size = config.num_heads * config.hidden_size
 
+    def scores(self, instances: torch.Tensor) -> torch.Tensor:
+        """
+        The scores of the instances.
+
+        Args:
+            instances (`torch.Tensor` of shape `(batch, instances, width)`): The bags.
+
+        Returns:
+            `torch.Tensor` of shape `(batch, heads, instances)`.
+        """
+        hidden = self.hidden(instances).tanh()
+        if self.gate is not None:
+            hidden = hidden * self.gate(instances).sigmoid()
+        return self.beta * self.score(hidden).transpose(1, 2)
+
     def weights(self, instances: torch.Tensor, padding_mask: torch.Tensor | None = None) -> torch.Tensor:
         """
         The weights of the instances.
@@ -43,12 +58,8 @@ class AttentionPooling(nn.Module):
         Returns:
             `torch.Tensor` of shape `(batch, heads, 1, instances)`; zeros for an empty bag.
         """
-        hidden = self.hidden(instances).tanh()
-        if self.gate is not None:
-            hidden = hidden * self.gate(instances).sigmoid()
-        scores = self.beta * self.score(hidden).transpose(1, 2)
         mask = None if padding_mask is None else ~padding_mask[:, None, :]
-        return entmax(scores, alpha=self.alpha, mask=mask).unsqueeze(2)
+        return entmax(self.scores(instances), alpha=self.alpha, mask=mask).unsqueeze(2)
 
     def forward(self, instances: torch.Tensor, padding_mask: torch.Tensor | None = None) -> torch.Tensor:
         """
