@@ -10,8 +10,8 @@ from .reference import blanked, visible
 from .steps import last_state
 
 
-# A mask of queries x keys that nobody gave us may have so many entries: beyond them, memory grows only with the length.
-_MASK_ENTRIES = 1 << 18
+# A matrix of queries x keys that nobody gave us may have so many entries: beyond them, memory grows only with the length.
+_MATRIX_ENTRIES = 1 << 18
 
 
 def _mask(problem: RetrievalProblem, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
@@ -88,15 +88,14 @@ def refusal(problem: RetrievalProblem) -> str | None:
         return "torch's attention has no softcap"
     if problem.sinks is not None:
         return "torch's attention has no sinks"
-    if problem.dropout == 1.0 or (problem.dropout and problem.query.device.type == "cpu"):
-        return "torch's attention cannot drop every weight, and on the CPU it forms all of them to drop any"
+    if problem.dropout == 1.0:
+        return "torch's attention cannot drop every weight"
+    is_large = problem.query.shape[2] * problem.key.shape[2] > _MATRIX_ENTRIES
+    if problem.dropout and problem.query.device.type == "cpu" and is_large:
+        return "torch's attention on the CPU forms all weights to drop any"
     if 0 in (*problem.query.shape, *problem.value.shape):
         return "there is nothing to attend to"
-    if (
-        problem.is_causal
-        and not _is_plainly_causal(problem)
-        and problem.query.shape[2] * problem.key.shape[2] > _MASK_ENTRIES
-    ):
+    if problem.is_causal and not _is_plainly_causal(problem) and is_large:
         return "torch's attention would need a mask of all queries and keys"
     return None
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import assume, given, settings
 
 from hf_sparse_hopfield.backends import dense, reference
+from hf_sparse_hopfield.functional import explain_backend
 
 from .cases import Case, cases, check, evaluate
 
@@ -73,7 +74,9 @@ def test_dropout_mean_is_the_output():
 def test_memory_grows_with_the_length_only():
     problem, _ = Case(queries=1024, keys=1031, alpha=1.0, is_causal=True).problem(torch.float32)
     assert "mask of all queries and keys" in dense.refusal(problem)
-    assert "forms all of them" in dense.refusal(dataclasses.replace(problem, is_causal=False, dropout=0.1))
+    assert "forms all weights" in dense.refusal(dataclasses.replace(problem, is_causal=False, dropout=0.1))
+    short, _ = Case(queries=40, keys=40, alpha=1.0).problem(torch.float32)
+    assert explain_backend(short.query, short.key, short.value, alpha=1.0, dropout=0.1).startswith("dense")
 
 
 @pytest.mark.parametrize("options", [{"steps": 3}, {"bias": "full"}, {"beta": "head"}, {}])
