@@ -9,7 +9,7 @@ what is trained on and clipped, and the model after 50 epochs is tested. Two pro
 
 - The paper's: hyperparameters are chosen once, by cross-validation within the nine training folds of the first fold of the first seed,
   and kept for all other folds and seeds (whose test bags are therefore mostly bags of that choice). UCSB, where a small grid was not
-  enough, is run a second time with a search through the paper's whole grid.
+  enough, is run a second time with a search along the paper's whole grid, one hyperparameter after the other.
 - Nested: every fold has a choice of its own, in which its test bags play no part at all.
 
 All models of one configuration (seeds x folds) are trained as one stack (stacking.py).
