@@ -59,7 +59,12 @@ def _pieces(shape: torch.Size) -> list[tuple[slice, slice]]:
     if heads * rows * keys <= 2 * _DENSE_ENTRIES:
         return [(slice(0, heads), slice(0, rows))]
     step = max(1, min(rows, _DENSE_ENTRIES // keys))
-    return [(slice(h, h + 1), slice(r, min(r + step, rows))) for h in range(heads) for r in range(0, rows, step)]
+    together = max(1, _DENSE_ENTRIES // (rows * keys))  # short rows: many heads at once
+    return [
+        (slice(h, min(h + together, heads)), slice(r, min(r + step, rows)))
+        for h in range(0, heads, together)
+        for r in range(0, rows, step)
+    ]
 
 
 def _cut(setting: float | Tensor | None, piece: tuple[slice, slice]) -> float | Tensor | None:

@@ -70,6 +70,17 @@ def test_half_precision(dtype, case):
     check(blocked.run, case, dtype)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"alpha": "head", "beta": "row"}, {"bias": "full", "sinks": True, "softcap": 5.0}]
+)
+def test_short_rows_of_many_heads(options, monkeypatch):
+    """A piece of a dense block has several heads, the last one fewer."""
+    monkeypatch.setattr(blocked, "_DENSE_ENTRIES", 300)
+    case = Case(batch=3, kv_heads=3, groups=2, queries=5, keys=7, sharpness=0.5, **options)
+    assert [heads for heads, _ in blocked._pieces((9, 10, 7))] == [slice(0, 4), slice(4, 8), slice(8, 9)]
+    check(blocked.run, case, torch.float64)
+
+
 @pytest.mark.usefixtures("small_blocks")
 class TestManyBlocks:
     @given(case=cases(**LONG, sharpness=SHARP))
