@@ -59,12 +59,12 @@ def fake_record(sparse, dense, softmax):
 def test_verdicts(monkeypatch):
     """Differences are paired by seed: what all models share of a seed does not hide them."""
     better = time_series.verdicts(fake_record(sparse=0.2, dense=0.3, softmax=0.2))
-    # one row of ten is not most of them, and no row beyond chance is none
-    assert [row[1] for row in better] == ["partly", "not", "partly"]
-    assert "; better: ETTh1-24." in better[0][2] and "told apart (t-test over seeds, 5 %): ETTh1-24." in better[1][2]
+    # one row of ten may be chance
+    assert [row[1] for row in better] == ["not", "not", "partly"]
+    assert "; better: ETTh1-24;" in better[0][2] and "told apart (t-test over seeds, 5 %): ETTh1-24;" in better[1][2]
     worse = time_series.verdicts(fake_record(sparse=0.3, dense=0.2, softmax=0.2))
     assert [row[1] for row in worse] == ["not", "not", "not"]
-    assert "; worse: ETTh1-24." in worse[0][2]
+    assert "; worse: ETTh1-24;" in worse[0][2]
     monkeypatch.setattr(time_series, "PAPER", {"ETTh1-24": time_series.PAPER["ETTh1-24"]})
     better = time_series.verdicts(fake_record(sparse=0.2, dense=0.3, softmax=0.2))
     assert [row[1] for row in better] == ["reproduced", "not", "reproduced"]
