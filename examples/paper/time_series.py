@@ -384,8 +384,11 @@ def report(record: dict[str, Any], folder: Path) -> str:
 def draw(record: dict[str, Any], path: Path) -> None:
     """MSE of every run, the mean, and the paper's figure."""
     names = [task for task in tasks(record) if any(results(record, task, model, "mse") for model in ATTENTION)]
-    made, axes = figure(columns=max(len(names), 1), width=2.4)
-    for axis, task in zip(axes[0], names, strict=False):
+    columns = min(max(len(names), 1), 5)
+    made, axes = figure(columns, math.ceil(max(len(names), 1) / columns), width=2.4)
+    for axis in axes.flat[len(names) :]:
+        axis.set_visible(False)
+    for axis, task in zip(axes.flat, names, strict=False):
         for place, model in enumerate(ATTENTION):
             ours = results(record, task, model, "mse")
             axis.plot([place] * len(ours), ours, "o", color="tab:blue", alpha=0.5)
@@ -400,7 +403,8 @@ def draw(record: dict[str, Any], path: Path) -> None:
         axis.set_xticks(range(len(ATTENTION)), ["softmax", "DH", "SH"])
         axis.set_xlim(-0.5, len(ATTENTION) - 0.5)
         axis.set_title(task)
-    axes[0][0].set_ylabel("test MSE")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("test MSE")
     save_figure(made, path)
 
 
