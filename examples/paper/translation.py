@@ -335,7 +335,13 @@ S Hopfield with beta 0.1 and seed 1 on DE-EN never learns to read its source: th
 sentence gets much the same translation. It is not the kernel: the run was made in pure PyTorch, and one with the compiled core goes the same way
 (loss after 200, 400, 600, 800 steps 6.34, 4.82, 4.45, 4.29 and 6.34, 4.80, 4.43, 4.26; softmax 6.34, 4.56, 3.85, 3.50); gradients of both agree with
 float64 to 1e-6 on a fresh model. Sparsemax gives a key outside the support no gradient, so that an alignment that was lost early is found
-again only by chance. Alpha 1.5 has a larger support, and none of its runs failed; they are few.
+again only by chance. Alpha 1.5 has a larger support, and none of its five runs failed.
+
+### How much 0.3 BLEU is
+
+Alpha 1.5 with beta 0.3 differs from softmax by +0.72 and -0.35 BLEU (DE-EN, seeds 0 and 1) and by -0.13 and -0.61 (EN-DE): -0.09 ± 0.29
+(standard error) over the four. A mean of two seeds is known to about 0.4, more than the bar asks for; that EN-DE misses it by 0.07 and DE-EN has
+0.5 to spare is the same within this error. Validation losses differ by 0.02 at most, either way.
 """
 
 
