@@ -86,7 +86,8 @@ Chosen:
 
 ROC-AUC of the ten folds of the first seed, mean ± standard error over the folds (in brackets: the first seed of the table above, on the same
 folds). Each fold chooses from the grid ({_listed(GRID)}) by models that are trained without it and without one of three other folds, on which they are
-judged; then it trains on the same bags as above. Only the clipping was decided once for all, as said there.
+judged; then it trains on the same bags as above. Only the clipping was decided once for all, as said there. (The choices are those of a first
+run, which then trained on the held-out bags as well; these AUCs were made again from the stored choices.)
 
 {_table_of_nested(found)}
 {_leak(found)}
