@@ -288,7 +288,7 @@ def verdicts(record: dict[str, Any]) -> list[tuple[str, str, str]]:
                 else "reproduced"
                 if len(better) > len(PAPER) / 2
                 else "partly"
-                if len(better) > len(worse) + 1  # one row of ten differs by chance
+                if len(better) > len(worse) + 1  # one row of ten may differ by chance
                 else "not",
                 f"MSE, paired by seed, {len(signs)} of {len(PAPER)} rows; {'; '.join(listed)}; one row may differ by chance."
                 + (WHY_EQUAL if len(equal) > len(signs) / 2 else ""),
