@@ -3,8 +3,8 @@
 
 import sys
 
-from hf_sparse_hopfield.cli import run_script
-from hf_sparse_hopfield.commands import hflayers
+from hf_sparse_hopfield.checkpoints import hflayers
+from hf_sparse_hopfield.cli.main import run_script
 
 
 if __name__ == "__main__":

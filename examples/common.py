@@ -23,8 +23,8 @@ from transformers import HfArgumentParser, PreTrainedModel, Trainer, TrainingArg
 from transformers.utils import cached_file
 
 from hf_sparse_hopfield.diagnostics import layer_sparsity
-from hf_sparse_hopfield.integration.cards import CARD_FILE, is_dense, model_card, shares_of
-from hf_sparse_hopfield.integration.hub import push_folder
+from hf_sparse_hopfield.hub.cards import CARD_FILE, is_dense, model_card, shares_of
+from hf_sparse_hopfield.hub.push import push_folder
 from hf_sparse_hopfield.layers import RetrievalParameters
 from hf_sparse_hopfield.models import standardization
 from hf_sparse_hopfield.training import SparseHopfieldArguments, last_whole_checkpoint

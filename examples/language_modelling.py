@@ -13,7 +13,7 @@ from datasets import Dataset
 from modelling import load_config, load_model, load_tokenizer, token_values
 from transformers.trainer_utils import EvalLoopOutput
 
-from hf_sparse_hopfield.demo_text import TEXT
+from hf_sparse_hopfield.demo.text import TEXT
 from hf_sparse_hopfield.training import SparseHopfieldTrainer
 
 

@@ -5,11 +5,11 @@ Importing the package registers the attention `"sparse_hopfield"`, the model typ
 with transformers. The public names load on first use, so that the import costs next to nothing.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
 from .integration.registration import install as _install
-from .version import __version__  # noqa: F401
+from .lazy import lazy_names
+from .version import __version__
 
 
 _MODULE_OF = {
@@ -23,12 +23,12 @@ _MODULE_OF = {
     "SparseHopfieldLayer": "layers",
     "SparseHopfieldMultipleInstanceConfig": "models",
     "SparseHopfieldPooling": "layers",
-    "calibrate": "integration.calibration",
+    "calibrate": "calibration",
     "conjugate": "functional",
     "energy": "functional",
     "entmax": "functional",
-    "explain_backend": "functional",
-    "retrieve": "functional",
+    "explain_backend": "retrieval",
+    "retrieve": "retrieval",
     "sparsemax": "functional",
     "to_dense": "integration.convert",
     "to_sparse_hopfield": "integration.convert",
@@ -37,18 +37,12 @@ _MODULE_OF = {
 __all__ = sorted([*_MODULE_OF, "__version__"])
 
 if TYPE_CHECKING:
-    from .configuration import SparseHopfieldConfig  # noqa: F401
-    from .functional import conjugate, energy, entmax, explain_backend, retrieve, sparsemax  # noqa: F401
-    from .integration.calibration import calibrate  # noqa: F401
-    from .integration.convert import to_dense, to_sparse_hopfield  # noqa: F401
-    from .layers import (  # noqa: F401
-        HopfieldMemory,
-        PolynomialMemory,
-        SparseHopfield,
-        SparseHopfieldLayer,
-        SparseHopfieldPooling,
-    )
-    from .models import (  # noqa: F401
+    from .calibration.calibrate import calibrate
+    from .configuration import SparseHopfieldConfig
+    from .functional import conjugate, energy, entmax, explain_backend, retrieve, sparsemax
+    from .integration.convert import to_dense, to_sparse_hopfield
+    from .layers import HopfieldMemory, PolynomialMemory, SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling
+    from .models import (
         SparseHopfieldCrossformerConfig,
         SparseHopfieldCrossformerForPrediction,
         SparseHopfieldForMultipleInstanceClassification,
@@ -56,16 +50,6 @@ if TYPE_CHECKING:
     )
 
 
-def __getattr__(name: str):
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
 
 _install()

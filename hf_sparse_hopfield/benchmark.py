@@ -550,8 +550,8 @@ def main(argv: list[str] | None = None) -> int:
         torch.set_num_threads(threads)
         print(peak_memory_here(Work(**fields), name))
         return 0
-    from .cli import run_script
-    from .commands import bench
+    from .cli import bench
+    from .cli.main import run_script
 
     return run_script(bench, argv=argv)
 

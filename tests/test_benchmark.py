@@ -10,7 +10,7 @@ import torch
 
 from hf_sparse_hopfield import benchmark
 from hf_sparse_hopfield.benchmark import Work
-from hf_sparse_hopfield.cli import main
+from hf_sparse_hopfield.cli.main import main
 from hf_sparse_hopfield.functional import support_size
 
 

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreT
 
 import hf_sparse_hopfield  # noqa: F401  (registers the attention)
 from hf_sparse_hopfield.benchmark import keep_freed_memory, time_interleaved
-from hf_sparse_hopfield.integration.inputs import read_text
+from hf_sparse_hopfield.sample_inputs import read_text
 
 
 PROMISES = {"prefill": 1.2, "train step": 1.1, "decode": 1.15}

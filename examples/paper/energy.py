@@ -34,10 +34,10 @@ from transformers import AutoModel, AutoTokenizer, LlamaConfig, LlamaModel
 
 from hf_sparse_hopfield import HopfieldMemory, to_sparse_hopfield
 from hf_sparse_hopfield.backends import RetrievalProblem, RetrievalResult, reference
-from hf_sparse_hopfield.demo_text import TEXT
+from hf_sparse_hopfield.demo.text import TEXT
 from hf_sparse_hopfield.functional import retrieval_errors, separation, sphere_radius
-from hf_sparse_hopfield.integration.inputs import text_batches
-from hf_sparse_hopfield.integration.observation import Observer, observed, sampled
+from hf_sparse_hopfield.observation import Observer, observed, sampled
+from hf_sparse_hopfield.sample_inputs import text_batches
 
 
 NORMALIZERS = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}

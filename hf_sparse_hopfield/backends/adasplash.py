@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import Backend, RetrievalProblem, RetrievalResult, register_backend
-from .steps import last_state
+from .multistep import last_state
 
 
 _WIDTHS = (16, 32, 64, 128, 256)  # head dimensions the kernels are written for

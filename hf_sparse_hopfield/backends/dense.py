@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import Backend, RetrievalProblem, RetrievalResult, register_backend
+from .multistep import last_state
 from .reference import blanked, visible
-from .steps import last_state
 
 
 # A matrix of queries x keys that nobody gave us may have so many entries: beyond them, memory grows only with the length.

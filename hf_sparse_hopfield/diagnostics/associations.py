@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from ..backends import RetrievalProblem
-from ..integration.observation import Observer, Setting, evaluate, observed
-from ..integration.refinement import evaluating, on_device
-from ..integration.settings import LayerRetrieval
+from ..calibration.refinement import evaluating, on_device
+from ..integration.binding import LayerRetrieval
+from ..observation import Observer, Setting, evaluate, observed
 
 
 class _Recorder(Observer):

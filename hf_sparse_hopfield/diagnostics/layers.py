@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from ..backends import Backend, RetrievalProblem, RetrievalResult, register_backend, select_backend, unregister_backend
-from ..integration.observation import sampled
-from ..integration.refinement import evaluating, on_device
-from ..integration.settings import LayerRetrieval
+from ..calibration.refinement import evaluating, on_device
+from ..integration.binding import LayerRetrieval
 from ..layers import RetrievalParameters
+from ..observation import sampled
 from .sparsity import sparsity_report
 
 

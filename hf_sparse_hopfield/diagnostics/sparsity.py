@@ -11,9 +11,9 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from ..backends import RetrievalProblem
-from ..integration.observation import Observer, Setting, evaluate, observed, sampled
-from ..integration.refinement import batch_size, evaluating, on_device
-from ..integration.settings import LayerRetrieval
+from ..calibration.refinement import batch_size, evaluating, on_device
+from ..integration.binding import LayerRetrieval
+from ..observation import Observer, Setting, evaluate, observed, sampled
 
 
 # A head does nothing that a constant could not do if all its weight goes to the first key, or the same to every key.

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Mathematics on tensors: no nn.Module, no transformers."""
 
+from ..lazy import lazy_names
 from .energy import (
     capacity_bound,
     capacity_constant,
@@ -13,7 +14,6 @@ from .energy import (
     update,
 )
 from .normalizers import entmax, sparsemax, support, support_size, threshold
-from .retrieval import explain_backend, retrieve
 
 
 __all__ = [
@@ -34,3 +34,6 @@ __all__ = [
     "threshold",
     "update",
 ]
+
+# Lived here once; they need the backends, which need this package.
+__getattr__, __dir__ = lazy_names(__name__, {"explain_backend": "..retrieval", "retrieve": "..retrieval"})

@@ -8,8 +8,8 @@ from transformers.utils.output_capturing import _active_collector
 
 from ..configuration import SparseHopfieldConfig
 from ..functional import retrieve
+from .binding import ATTENTION_NAME, LayerRetrieval, Site, check_current, resolve, settings_of
 from .families import Kind, uses_additive_masks
-from .settings import ATTENTION_NAME, LayerRetrieval, Site, check_current, resolve, settings_of
 
 
 # What attention modules pass besides what is honoured below, and what changes no score. `indices` and `block_indices`

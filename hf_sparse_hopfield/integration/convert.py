@@ -10,7 +10,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from ..configuration import SparseHopfieldConfig
 from ..models import OWN_MODELS
 from .auto import ClassChange
-from .settings import ATTENTION_NAME, bind, configs_of, is_bound, is_converted, name_attention
+from .binding import ATTENTION_NAME, bind, configs_of, is_bound, is_converted, name_attention
 
 
 def to_sparse_hopfield(model: PreTrainedModel, config: SparseHopfieldConfig | dict | None = None) -> PreTrainedModel:

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..functional import entmax, retrieve
-from ..functional.retrieval import MASKED_BELOW
+from ..retrieval import MASKED_BELOW
+from .binding import check_current
 from .families import Kind, classify
-from .settings import check_current
 
 
 _SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax, torch.special.softmax)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 def _register_attention() -> None:
-    importlib.import_module(".hooks", __package__).install()
+    importlib.import_module(".upstream", __package__).install()
 
 
 def _register_model_types() -> None:
@@ -21,7 +21,7 @@ def _register_model_types() -> None:
 
 
 def _register_trainer() -> None:
-    importlib.import_module(".hub", __package__).wrap_trainer(sys.modules["transformers.trainer"].Trainer)
+    importlib.import_module("..hub.push", __package__).wrap_trainer(sys.modules["transformers.trainer"].Trainer)
 
 
 _WAITING: dict[str, Callable[[], None]] = {

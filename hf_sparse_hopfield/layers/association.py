@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from ..backends import available_backends
-from ..functional.retrieval import retrieve
-from .parameters import RetrievalParameters, check_each, per_head_values
+from ..parameters import RetrievalParameters, check_each, per_head_values
+from ..retrieval import retrieve
 
 
 def check_size(name: str, value: int | None) -> None:
@@ -58,7 +58,7 @@ class HopfieldAssociation(nn.Module):
     Multi-head retrieval between already normalised patterns, with input and output projections.
 
     The arguments are those of [`SparseHopfield`] with the same names; `steps` and `tolerance` are those of
-    [`~functional.retrieval.retrieve`]. All tensors are batch first. A batch of size 1 is broadcast to the others.
+    [`retrieve`]. All tensors are batch first. A batch of size 1 is broadcast to the others.
     """
 
     def __init__(

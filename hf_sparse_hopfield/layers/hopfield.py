@@ -80,7 +80,7 @@ class SparseHopfield(nn.Module):
         concat_bias_pattern (`bool`, *optional*, defaults to `False`): Add one learned stored pattern, never masked.
         add_zero_association (`bool`, *optional*, defaults to `False`): Add one stored pattern of zeros, never masked.
         disable_out_projection (`bool`, *optional*, defaults to `False`): Return the heads side by side.
-        backend (`str`, *optional*, defaults to `"auto"`): Backend of [`~functional.retrieval.retrieve`].
+        backend (`str`, *optional*, defaults to `"auto"`): Backend of [`retrieve`].
 
     Example:
 

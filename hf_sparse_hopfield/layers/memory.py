@@ -13,9 +13,9 @@ from torch import nn
 
 from ..functional.energy import check_beta, energy
 from ..functional.normalizers import check_alpha
-from ..functional.retrieval import retrieve
+from ..parameters import per_head_values
+from ..retrieval import retrieve
 from .association import check_backend, check_flag
-from .parameters import per_head_values
 
 
 FILE_FORMAT = "hf_sparse_hopfield.HopfieldMemory"
@@ -176,7 +176,7 @@ class HopfieldMemory(_Patterns):
         beta (`float`, *optional*, defaults to 1.0): Inverse temperature, positive. There is no other scaling.
         normalize (`bool`, *optional*, defaults to `False`):
             Scale patterns (when they are stored) and queries (when they come) to length 1, so that scores are cosines.
-        backend (`str`, *optional*, defaults to `"auto"`): Backend of [`~functional.retrieval.retrieve`].
+        backend (`str`, *optional*, defaults to `"auto"`): Backend of [`retrieve`].
 
     Example:
 

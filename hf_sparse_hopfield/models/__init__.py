@@ -7,8 +7,9 @@ Its configuration derives from [`~models.registration.OwnConfig`], sets its attr
 Configurations are registered once transformers' `AutoConfig` is imported, models once there is a configuration of theirs.
 """
 
-import importlib
 from typing import NamedTuple
+
+from ..lazy import lazy_names
 
 
 class OwnModel(NamedTuple):
@@ -56,7 +57,4 @@ _PACKAGE_OF = {
 __all__ = sorted(_PACKAGE_OF)
 
 
-def __getattr__(name: str):
-    if name not in _PACKAGE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_PACKAGE_OF[name]}", __name__), name)
+__getattr__, __dir__ = lazy_names(__name__, _PACKAGE_OF)

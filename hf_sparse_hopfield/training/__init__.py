@@ -13,8 +13,9 @@ a schedule leaves its values, so that they are saved. [`SparseHopfieldArguments.
 Names load on first use.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
 
 
 _MODULE_OF = {
@@ -31,11 +32,11 @@ _MODULE_OF = {
 __all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
-    from .arguments import SparseHopfieldArguments  # noqa: F401
-    from .checkpoints import last_whole_checkpoint  # noqa: F401
-    from .schedules import SparseHopfieldScheduleCallback  # noqa: F401
-    from .sparsity import SparsityLoggingCallback  # noqa: F401
-    from .trainer import (  # noqa: F401
+    from .arguments import SparseHopfieldArguments
+    from .checkpoints import last_whole_checkpoint
+    from .schedules import SparseHopfieldScheduleCallback
+    from .sparsity import SparsityLoggingCallback
+    from .trainer import (
         SparseHopfieldSeq2SeqTrainer,
         SparseHopfieldTrainer,
         SparseHopfieldTrainerMixin,
@@ -43,13 +44,4 @@ if TYPE_CHECKING:
     )
 
 
-def __getattr__(name: str):
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

@@ -158,8 +158,8 @@ class SparseHopfieldArguments:
         Returns:
             `torch.nn.Module`: The same model.
         """
+        from ..integration.binding import is_bound
         from ..integration.convert import to_sparse_hopfield
-        from ..integration.settings import is_bound
         from ..layers import RetrievalParameters
 
         has_layers = any(isinstance(module, RetrievalParameters) for module in model.modules())
@@ -234,8 +234,8 @@ class SparseHopfieldArguments:
         import torch
         from accelerate.utils import broadcast_object_list
 
-        from ..integration.calibration import calibrate
-        from ..integration.settings import is_bound
+        from ..calibration.calibrate import calibrate
+        from ..integration.binding import is_bound
         from .schedules import LiveSettings
 
         if not is_bound(model):

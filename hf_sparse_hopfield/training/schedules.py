@@ -14,9 +14,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 
 from ..configuration import SparseHopfieldConfig
-from ..integration.settings import ATTENTION_NAME, LayerRetrieval, configs_of
+from ..integration.binding import ATTENTION_NAME, LayerRetrieval, configs_of
 from ..layers import RetrievalParameters
-from ..layers.parameters import per_head_values
+from ..parameters import per_head_values
 from .arguments import SCHEDULES, check_duration
 
 

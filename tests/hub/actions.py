@@ -120,7 +120,7 @@ def train(folder: str, repo: str, expected: str | None = None, dense: bool = Fal
 
 def run_command(*argv: str) -> int:
     """The command line."""
-    from hf_sparse_hopfield.cli import main
+    from hf_sparse_hopfield.cli.main import main
 
     sys.argv = ["hf-sparse-hopfield", *argv]
     return main()

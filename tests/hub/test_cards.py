@@ -7,8 +7,8 @@ import pytest
 from huggingface_hub import ModelCard
 
 from hf_sparse_hopfield import calibrate, to_sparse_hopfield
-from hf_sparse_hopfield.integration.cards import model_card, support_sizes, task_of
-from hf_sparse_hopfield.integration.hub import push_folder
+from hf_sparse_hopfield.hub.cards import model_card, support_sizes, task_of
+from hf_sparse_hopfield.hub.push import push_folder
 from hf_sparse_hopfield.models import (
     SparseHopfieldForMultipleInstanceClassification,
     SparseHopfieldMultipleInstanceConfig,

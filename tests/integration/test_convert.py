@@ -16,7 +16,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoProcessor, AutoTokenizer, pipeline
 
 from hf_sparse_hopfield import SparseHopfieldConfig, to_dense, to_sparse_hopfield
-from hf_sparse_hopfield.integration.settings import attention_sites
+from hf_sparse_hopfield.integration.binding import attention_sites
 
 from ..tiny_families import tiny_family
 from ..tiny_models import SPECIFICATIONS, tiny_inputs, tiny_model, tiny_output

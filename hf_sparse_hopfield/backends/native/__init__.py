@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from .. import Backend, RetrievalProblem, RetrievalResult, register_backend
-from ..directness import is_direct
-from ..steps import last_state
+from ..dispatch import is_direct
+from ..multistep import last_state
 from . import library, ops  # noqa: F401  (registers the operators)
 
 

@@ -1,0 +1,105 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""`inspect`: what every head of a sparse checkpoint does."""
+
+import argparse
+import math
+import sys
+
+from ..extras import require
+from .arguments import add_input_arguments, check_file, complete, console, make_batches, new_file, show_progress
+
+
+HELP = "alpha, beta, steps, support size, entropy and dead heads of a checkpoint"
+DESCRIPTION = """Run a checkpoint on a text (or random inputs) and report, for every layer and head, how many keys it uses; of a
+language model also its perplexity. A dense checkpoint is shown as it would be with --alpha."""
+EXAMPLES = """examples:
+  %(prog)s ./smollm2-sparse --text wikitext.valid.txt --html report.html
+  %(prog)s ./smollm2-sparse --text wikitext.test.txt --batches all --rows 16   (perplexity on a whole text)
+  %(prog)s ./vit-sparse --png heads.png
+  %(prog)s ./bert-sparse --json > report.json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("source", help="local directory or Hub id of the checkpoint")
+    parser.add_argument("--alpha", type=float, help="for a dense checkpoint (default: 1, softmax)")
+    add_input_arguments(parser, "run it")
+    parser.add_argument("--rows", type=int, default=256, help="queries of a batch to look at (default: %(default)s)")
+    parser.add_argument("--heads", action="store_true", help="a line for every head, not for every layer")
+    parser.add_argument("--png", help="write heat-maps to this file")
+    parser.add_argument("--html", help="write heat-maps and a table of all heads to this file")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Inspect."""
+    from ..checkpoints.conversion import load_model, load_tokenizer
+    from ..diagnostics import plot_sparsity, sparsity_report, write_html_report
+    from ..integration.binding import is_bound
+    from ..integration.convert import to_sparse_hopfield
+
+    complete(arguments)
+    for path in (arguments.png, arguments.html):
+        check_file(path)
+    model, tokenizer = load_model(arguments.source), load_tokenizer(arguments.source)
+    if not is_bound(model):
+        model = to_sparse_hopfield(model, {"alpha": 1.0 if arguments.alpha is None else arguments.alpha})
+    elif arguments.alpha is not None:
+        raise ValueError(
+            f"{arguments.source!r} is sparse and has an alpha of its own: --alpha {arguments.alpha} is for dense checkpoints."
+        )
+    if arguments.text is None and not arguments.random:
+        print("inspecting on random inputs; what heads do on a text, --text FILE shows.", file=sys.stderr)
+    batches = make_batches(arguments, model, tokenizer)
+    report = sparsity_report(
+        model, batches, rows=arguments.rows, seed=arguments.seed, progress=show_progress(arguments)
+    )
+    if arguments.png:
+        with new_file(arguments.png) as path:
+            plot_sparsity(report, path)
+    if arguments.html:
+        with new_file(arguments.html) as path:
+            write_html_report(report, path, f"Heads of {arguments.source}")
+    if arguments.json:
+        print(report.to_json_string(), end="")
+        return
+    _print(report, arguments)
+
+
+def _print(report, arguments: argparse.Namespace) -> None:
+    columns = ("alpha", "beta", "steps", "support", "share", "entropy")
+    # without lines between columns a terminal of 80 columns is wide enough
+    table = require("rich.table", "cli").Table(
+        title=f"{arguments.source}: mean of the heads, or lowest–highest",
+        box=None,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("attention module", overflow="fold", min_width=24)
+    for column in (*(["head"] if arguments.heads else []), *columns, "dead"):
+        table.add_column(column, no_wrap=True, justify="right")
+    for name, layer in report.layers.items():
+        heads = range(len(layer["alpha"]))
+        if arguments.heads:
+            for head in heads:
+                numbers = (f"{layer[column][head]:.3g}" for column in columns)
+                table.add_row(name, str(head), *numbers, "dead" if layer["dead"][head] else "")
+        else:
+            spans = (_span(layer[column]) for column in columns[:3])
+            means = (f"{sum(layer[column]) / len(heads):.3g}" for column in columns[3:])
+            table.add_row(name, *spans, *means, str(sum(layer["dead"])))
+    out = console()
+    out.print(table)
+    out.print(
+        f"{report.share:.2%} of the visible keys get weight; {len(report.dead_heads)} dead heads; "
+        f"{report.rows} rows looked at in each attention module."
+    )
+    if report.loss is not None:
+        out.print(f"loss {report.loss:.4f}, perplexity {math.exp(report.loss):.2f}")
+    for path in (arguments.png, arguments.html):
+        if path:
+            out.print(f"written: {path}")
+
+
+def _span(values: list[float]) -> str:
+    low, high = f"{min(values):.2g}", f"{max(values):.2g}"
+    return low if low == high else f"{low}–{high}"

@@ -1,5 +1,0 @@
-# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The commands of `hf-sparse-hopfield`, one file each: `add_arguments(parser)` and `run(arguments)`.
-
-The scripts in `conversion/` run the same commands. A command imports what it needs only when it runs.
-"""

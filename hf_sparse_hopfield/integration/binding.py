@@ -1,0 +1,380 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""From the settings of a model to those of each of its attention modules. The one place where they are resolved.
+
+The settings of an attention module come from the `sparse_hopfield` entry of the nearest configuration: its own, then
+that of the innermost model around it, then outwards; without any, the defaults of `SparseHopfieldConfig`. Those of the
+nearest configuration are resolved for the module's path with [`SparseHopfieldConfig.for_layer`] and attached to the
+module as `module.sparse_hopfield`, a [`LayerRetrieval`]; `None` there means that the layer stays dense.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+from transformers.configuration_utils import PreTrainedConfig
+
+from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
+from ..parameters import RetrievalParameters
+from .families import Kind, classify, uses_additive_masks
+
+
+if TYPE_CHECKING:  # importing the latter here would import hooks.py, which imports this
+    import torch
+    from transformers import PreTrainedModel
+
+ATTENTION_NAME = "sparse_hopfield"
+
+_HEAD_ATTRIBUTES = (
+    "num_heads",
+    "num_attention_heads",
+    "n_heads",
+    "n_head",
+    "num_attn_heads",
+    "attn_heads",
+    "heads",
+    "num_query_heads",
+)
+
+
+class LayerRetrieval(RetrievalParameters):
+    """
+    What one attention module retrieves with.
+
+    Args:
+        name (`str`): Path of the attention module in its model.
+        settings (`dict`): alpha, beta, steps, tolerance and backend, as [`SparseHopfieldConfig.for_layer`] gives them.
+        num_heads (`int`): Number of heads.
+        source ([`SparseHopfieldConfig`]): The settings of the model, from which those of the module were resolved.
+    """
+
+    def __init__(self, name: str, settings: dict[str, Any], num_heads: int, source: SparseHopfieldConfig) -> None:
+        super().__init__(num_heads, settings["alpha"], settings["beta"], source.learn_alpha, source.learn_beta)
+        self.name = name
+        self.source = source
+        self.steps = settings["steps"]
+        self.tolerance = settings["tolerance"]
+        self.backend = settings["backend"]
+        self.patched_class: type[nn.Module] | None = None  # set where patches.py does the work
+
+    def reset_missing_parameters(self) -> None:
+        """Set what is learned to its initial value, except what transformers has loaded from a checkpoint."""
+        loaded = {
+            name: parameter.detach().clone()
+            for name, parameter in self.named_parameters()
+            if getattr(parameter, "_is_hf_initialized", False)
+        }
+        self.reset_parameters()
+        self.load_state_dict(loaded, strict=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self.patched_class is not None:  # in the process that unpickles it, the class may not be patched yet
+            from . import patches
+
+            patches.patch(self.patched_class)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, steps={self.steps}, tolerance={self.tolerance}, backend={self.backend!r}"
+
+
+@dataclass
+class Site:
+    """An attention module in a model: its path, how its class is reached, and the configurations around it."""
+
+    name: str
+    module: nn.Module
+    kind: Kind
+    configs: list[PreTrainedConfig]  # nearest first
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the module's configuration asks for this attention."""
+        return self.configs[0]._attn_implementation == ATTENTION_NAME
+
+    @property
+    def settings(self) -> SparseHopfieldConfig:
+        """The settings of the nearest configuration that has any."""
+        return settings_of(self.configs)
+
+
+def settings_of(configs: list[PreTrainedConfig]) -> SparseHopfieldConfig:
+    """The settings in the first of `configs` that has any; the defaults without one."""
+    for config in configs:
+        settings = getattr(config, ATTENTION_NAME, None)
+        if settings is not None:
+            return SparseHopfieldConfig.from_dict(settings)
+    return SparseHopfieldConfig()
+
+
+def check_current(module: nn.Module, retrieval: LayerRetrieval) -> None:
+    """Refuse to run with other settings than the module's configuration has by now."""
+    settings = getattr(getattr(module, "config", None), ATTENTION_NAME, None)
+    if settings is not None and settings is not retrieval.source and settings != retrieval.source:
+        raise RuntimeError(
+            f"{type(module).__name__} {retrieval.name!r} was set up with {retrieval.source}, but its configuration now has "
+            f"sparse_hopfield={settings!r}. "
+            'Call `model.set_attn_implementation("sparse_hopfield")` for the change to take effect.'
+        )
+
+
+def attention_sites(model: nn.Module) -> list[Site]:
+    """The attention modules of a model, in the order of `named_modules`."""
+    sites = []
+
+    def visit(module: nn.Module, name: str, configs: list[PreTrainedConfig]) -> None:
+        config = getattr(module, "config", None)
+        if isinstance(config, PreTrainedConfig) and not any(config is outer for outer in configs):
+            configs = [config, *configs]
+        kind = classify(type(module))
+        if kind is not None and configs:
+            sites.append(Site(name, module, kind, configs))
+        for child_name, child in module.named_children():
+            visit(child, f"{name}.{child_name}" if name else child_name, configs)
+
+    visit(model, "", [])
+    return sites
+
+
+def number_of_heads(site: Site) -> int | None:
+    """The number of heads of an attention module, or `None` where nothing tells it."""
+    for holder in (site.module, site.configs[0]):
+        for attribute in _HEAD_ATTRIBUTES:
+            heads = getattr(holder, attribute, None)
+            if isinstance(heads, int) and not isinstance(heads, bool) and heads > 0:
+                return heads
+    return None
+
+
+def resolve(site: Site, model_name: str) -> LayerRetrieval | None:
+    """
+    The settings of one attention module.
+
+    Args:
+        site ([`Site`]): The attention module.
+        model_name (`str`): Name of the model, for errors.
+
+    Returns:
+        [`LayerRetrieval`] or `None`: `None` if the layer is to stay dense.
+    """
+    config = site.settings
+    settings = config.for_layer(site.name)
+    if settings is None:
+        return None
+    where = f"{model_name}, layer {site.name or type(site.module).__name__!r} ({type(site.module).__name__})"
+    if site.kind.refused:
+        raise ValueError(
+            f"{where} cannot retrieve sparsely: {site.kind.reason}. Name the layers that are to be sparse in "
+            "`SparseHopfieldConfig(layers=...)`, or use another attention implementation for this part of the model."
+        )
+    if settings["steps"] > 1 and not site.kind.registry:
+        raise ValueError(
+            f"{where} computes its weights itself, so its keys are out of reach for steps={settings['steps']}. Use "
+            f"steps=1, for this layer alone with overrides={{{site.name!r}: {{'steps': 1}}}}."
+        )
+    heads = number_of_heads(site)
+    per_head = config.learn_alpha or config.learn_beta or any(isinstance(settings[x], list) for x in ("alpha", "beta"))
+    if per_head and heads is None:
+        raise ValueError(
+            f"{where} does not tell its number of heads, so alpha and beta can be neither learned nor set per head there."
+        )
+    if per_head and not site.kind.registry and not site.kind.per_head:
+        raise ValueError(
+            f"{where} does not keep its heads apart when it computes its weights, so alpha and beta can be neither "
+            "learned nor set per head there. Leave it out with `SparseHopfieldConfig(layers=...)`."
+        )
+    try:
+        return LayerRetrieval(site.name, settings, heads or 1, config)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{where}: {error}") from error
+
+
+def bind(model: "PreTrainedModel") -> list[str]:
+    """
+    Give each attention module of a model what it retrieves with, according to the model's configuration.
+
+    Modules whose configuration names another attention implementation are left alone and lose what they had. All
+    settings are checked before any is attached, so that a model stays as it was if something is wrong.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): The model.
+
+    Returns:
+        `list[str]`: Paths of the attention modules that now retrieve sparsely.
+    """
+    from . import patches
+
+    model_name = type(model).__name__
+    sites = attention_sites(model)
+    sparse = [site for site in sites if site.is_sparse]
+    if not sparse and asks_for_us(model):
+        raise ValueError(
+            f"{model_name} has no softmax attention over keys where sparse_hopfield is asked for, so there is nothing to "
+            "make sparse. Use another attention implementation for it."
+        )
+    _check_layer_names(sparse, model_name)
+    resolved = [(site, resolve(site, model_name)) for site in sparse]
+    for site in sites:
+        if not site.is_sparse and hasattr(site.module, ATTENTION_NAME):
+            delattr(site.module, ATTENTION_NAME)
+    for site, retrieval in resolved:
+        _attach(site, retrieval)
+        owner = next((config for config in site.configs if getattr(config, ATTENTION_NAME, None) is not None), None)
+        if owner is not None:
+            # Whole, if it was a partial dict; and one object, which `check_current` knows at a glance.
+            owner.sparse_hopfield = SparseHopfieldConfig.from_dict(owner.sparse_hopfield)
+            if retrieval is not None:
+                retrieval.source = owner.sparse_hopfield
+        if retrieval is not None and not site.kind.registry:
+            retrieval.patched_class = type(site.module)
+            patches.patch(type(site.module))
+    return [site.name for site, retrieval in resolved if retrieval is not None]
+
+
+def configs_of(model: nn.Module) -> list[PreTrainedConfig]:
+    """All configurations in a model: those of its modules, and the parts of these."""
+    found: dict[int, PreTrainedConfig] = {}
+
+    def add(config: Any) -> None:
+        if isinstance(config, PreTrainedConfig) and id(config) not in found:
+            found[id(config)] = config
+            for name in config.sub_configs:
+                add(getattr(config, name, None))
+
+    for module in model.modules():
+        add(getattr(module, "config", None))
+    return list(found.values())
+
+
+def asks_for_us(model: nn.Module) -> bool:
+    """Whether the configuration of the model, or of any part of it, names this attention."""
+    return any(config._attn_implementation == ATTENTION_NAME for config in configs_of(model))
+
+
+def name_attention(model: "PreTrainedModel", attn_implementation: str | dict | None) -> None:
+    """
+    Write the name of an attention implementation into the configurations of a model that is, or is to be, sparse.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): The model.
+        attn_implementation (`str` or `dict`, *optional*): As for `set_attn_implementation`; `None` for the default.
+    """
+    from transformers import PreTrainedModel
+
+    model.config._attn_implementation = attn_implementation
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel):
+            name = part.config._attn_implementation if isinstance(attn_implementation, dict) else attn_implementation
+            # Families that are not on the registry choose their attention class once, when they are made. Ours was the
+            # eager one, and the masks must fit it.
+            if name != ATTENTION_NAME and uses_additive_masks(type(part.config)):
+                name = "eager"
+            part.config._attn_implementation_internal = name
+            part.config._attn_implementation_internal = part.get_correct_attn_implementation(name)
+    # Modules that are no models may keep a copy of the configuration for themselves: the encoders of CANINE, the rotary
+    # embeddings of Granite SWA. Outer models come first, so that the innermost one around a module decides.
+    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    owned = {id(part.config) for part in parts}
+    for part in parts:
+        for module in part.modules():
+            config = getattr(module, "config", None)
+            if isinstance(config, PreTrainedConfig) and id(config) not in owned:
+                config._attn_implementation_internal = part.config._attn_implementation
+
+
+def apply_settings(model: "PreTrainedModel", settings: dict[str, dict[str, "torch.Tensor"]]) -> None:
+    """
+    Write settings of single attention modules into the configuration of a sparse model, and give them to the modules.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
+        settings (`dict[str, dict[str, torch.Tensor]]`): Path of an attention module to its alpha and beta, per head.
+    """
+    if all(getattr(config, ATTENTION_NAME, None) is None for config in configs_of(model)):
+        model.config.sparse_hopfield = SparseHopfieldConfig()
+    sites = [site for site in attention_sites(model) if site.is_sparse]
+    updated: list[tuple[PreTrainedConfig, SparseHopfieldConfig]] = []
+    for config in configs_of(model):
+        if getattr(config, ATTENTION_NAME, None) is None:
+            continue
+        old = SparseHopfieldConfig.from_dict(config.sparse_hopfield)
+        overrides = dict(old.overrides)
+        for site in sites:
+            if site.name in settings and site.settings == old:
+                key = _shortest_name(site, sites, model)
+                values = {name: _number_or_list(value) for name, value in settings[site.name].items()}
+                previous = overrides.pop(key, {})  # to the end: there it wins over patterns
+                overrides[key] = {**previous, **values}
+        updated.append((config, SparseHopfieldConfig.from_dict({**old, "overrides": overrides})))
+    for config, new in updated:
+        config.sparse_hopfield = new
+    bind(model)
+    for module in model.modules():
+        if isinstance(module, LayerRetrieval):
+            module.reset_parameters()
+
+
+def _shortest_name(site: Site, sites: list[Site], model: "PreTrainedModel") -> str:
+    """The path of an attention module without the name of the base model, so that the base model alone finds it, too."""
+    short = site.name.removeprefix(f"{model.base_model_prefix}.")
+    matches = [other.name for other in sites if layer_matches(short, other.name)]
+    return short if matches == [site.name] else site.name
+
+
+def _number_or_list(values: "torch.Tensor") -> float | list[float]:
+    """Settings as a configuration holds them: rounded to six digits, one number where there is one."""
+    rounded = [float(f"{value:.6g}") for value in values.reshape(-1).tolist()]
+    return rounded if len(rounded) > 1 else rounded[0]
+
+
+def is_converted(model: nn.Module) -> bool:
+    """Whether a model is of a class made in `auto.py`."""
+    return hasattr(type(model), "base_model_class")
+
+
+def is_bound(model: nn.Module) -> bool:
+    """Whether any attention module of the model retrieves sparsely."""
+    return any(isinstance(module, LayerRetrieval) for module in model.modules())
+
+
+def retrieves(model: nn.Module) -> bool:
+    """Whether a model retrieves with settings of ours: converted, by the name of its attention, or made of our layers."""
+    return is_own(model) or any(isinstance(module, RetrievalParameters) for module in model.modules())
+
+
+def is_own(model: nn.Module) -> bool:
+    """Whether a model is of one of the classes in `models/`."""
+    return type(model).__module__.startswith(f"{__package__.rpartition('.')[0]}.models.")
+
+
+def _attach(site: Site, retrieval: LayerRetrieval | None) -> None:
+    old = getattr(site.module, ATTENTION_NAME, None)
+    if hasattr(site.module, ATTENTION_NAME):
+        delattr(site.module, ATTENTION_NAME)  # a module in the place of a plain None, and the other way round
+    if retrieval is not None:
+        parameter = next(site.module.parameters(), None)
+        if parameter is not None:
+            dtype = parameter.dtype if parameter.is_floating_point() else None
+            retrieval.to(device=parameter.device, dtype=dtype)
+        if old is not None:
+            learned = {name: value for name, value in old.state_dict().items() if name in retrieval.state_dict()}
+            retrieval.load_state_dict(learned, strict=False)
+        retrieval.train(site.module.training)
+    setattr(site.module, ATTENTION_NAME, retrieval)
+
+
+def _check_layer_names(sites: list[Site], model_name: str) -> None:
+    for config in {id(site.settings): site.settings for site in sites}.values():
+        names = [site.name for site in sites if site.settings == config]
+        for layer in config.layer_names:
+            if any(layer_matches(layer, name) for name in names):
+                continue
+            indices = sorted({layer_index(name) for name in names} - {None})
+            raise ValueError(
+                f"{model_name} has no attention layer {layer!r}, which `sparse_hopfield.layers` or `.overrides` names; it "
+                f"has the layer indices {indices} and the attention modules {shortened(names)}."
+            )
+
+
+def shortened(names: list[str]) -> str:
+    """Names for a message: all, or the first and last ones."""
+    return ", ".join(names if len(names) <= 6 else [*names[:3], "...", *names[-2:]])

@@ -1,0 +1,297 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""`retrieve`: the one door to one-step and multi-step attention. It checks, brings to canonical form, picks a backend."""
+
+import math
+import sys
+
+import torch
+
+from .backends import RetrievalProblem, RetrievalResult, logger, select_backend
+from .functional.energy import check_beta
+from .functional.normalizers import check_alpha
+
+
+# Models write "masked" as -inf, as the lowest number of some dtype (float16's is -65504), or as -1e4, at times added up.
+# All of it means weight zero, also in a row where everything is masked; scores of that size mean nothing else.
+MASKED_BELOW = -9e3
+
+
+def _check_tensor(name: str, tensor: torch.Tensor, axes: str) -> None:
+    if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+        raise TypeError(f"{name} must be a floating point tensor, got {getattr(tensor, 'dtype', type(tensor))}.")
+    if tensor.ndim != 4:
+        raise ValueError(f"{name} must have the four dimensions {axes}, got shape {tuple(tensor.shape)}.")
+
+
+def _check_tensors(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+    _check_tensor("query", query, "(batch, heads, queries, head_dim)")
+    _check_tensor("key", key, "(batch, kv_heads, keys, head_dim)")
+    _check_tensor("value", value, "(batch, kv_heads, keys, value_dim)")
+    if not query.dtype == key.dtype == value.dtype:
+        raise TypeError(f"query, key and value must share one dtype, got {query.dtype}, {key.dtype}, {value.dtype}.")
+    batch, heads, _, head_dim = query.shape
+    key_batch, kv_heads, keys, key_dim = key.shape
+    if (key_batch, kv_heads, keys) != value.shape[:3]:
+        raise ValueError(
+            f"key of shape {tuple(key.shape)} and value of shape {tuple(value.shape)} must agree in batch, heads and keys."
+        )
+    if batch != key_batch or head_dim != key_dim:
+        raise ValueError(
+            f"query of shape {tuple(query.shape)} and key of shape {tuple(key.shape)} must agree in batch and head_dim."
+        )
+    if kv_heads == 0 or heads % kv_heads:
+        raise ValueError(f"query has {heads} heads, which is not a multiple of the {kv_heads} heads of key and value.")
+
+
+def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Tensor) -> float | torch.Tensor:
+    """A float, or a tensor broadcastable to `(batch, heads, queries, 1)`; one dimension means one value a head."""
+    if not isinstance(setting, torch.Tensor):
+        return float(setting)
+    batch, heads, queries, _ = query.shape
+    shape = setting.shape
+    if setting.ndim <= 1:
+        setting = setting.reshape(1, -1, 1, 1)
+    if setting.ndim != 4 or any(
+        s not in (1, n) for s, n in zip(setting.shape, (batch, heads, queries, 1), strict=True)
+    ):
+        raise ValueError(
+            f"{name} of shape {tuple(shape)} must be a scalar, one value a head ({heads},), or broadcast to "
+            f"(batch, heads, queries, 1) = {(batch, heads, queries, 1)}."
+        )
+    return setting.to(query.device)
+
+
+def _canonical_scores(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Four dimensions, broadcastable to the scores."""
+    if tensor.ndim > 4 or any(s not in (1, n) for s, n in zip(reversed(tensor.shape), reversed(shape), strict=False)):
+        raise ValueError(
+            f"{name} of shape {tuple(tensor.shape)} does not broadcast to (batch, heads, queries, keys) = {shape}."
+        )
+    return tensor.reshape((1,) * (4 - tensor.ndim) + tensor.shape)
+
+
+def _canonical_mask(
+    mask: torch.Tensor | None, bias: torch.Tensor | None, shape: tuple[int, ...]
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Boolean mask and additive bias; an additive mask is taken apart into the two."""
+    if bias is not None:
+        if not isinstance(bias, torch.Tensor) or not bias.is_floating_point():
+            raise TypeError(
+                f"bias must be a floating point tensor, got {getattr(bias, 'dtype', type(bias).__name__)}."
+            )
+        bias = _canonical_scores("bias", bias, shape)
+    if mask is None:
+        return None, bias
+    if not isinstance(mask, torch.Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        raise TypeError(
+            "mask must be boolean (True = may attend) or a floating point tensor that is added to the scores, got "
+            f"{getattr(mask, 'dtype', type(mask).__name__)}. Use `mask.bool()` for a mask of ones and zeros."
+        )
+    mask = _canonical_scores("mask", mask, shape)
+    if mask.dtype == torch.bool:
+        return mask, bias
+    allowed = ~(mask <= MASKED_BELOW)
+    additive = mask.masked_fill(~allowed, 0)
+    if bias is None:
+        return allowed, additive
+    dtype = torch.promote_types(torch.promote_types(bias.dtype, mask.dtype), torch.float32)  # no rounding of the sum
+    return allowed, bias.to(dtype) + additive
+
+
+def _check_number(name: str, value: float, least: float, most: float, meaning: str) -> None:
+    """`least <= value <= most`, and a number; comparisons only, so that torch.compile may make it symbolic."""
+    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise TypeError(f"{name} must be {meaning}, got {value!r}.")
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be {meaning}, got {value!r}.")
+
+
+def _check_options(problem: RetrievalProblem) -> None:
+    if isinstance(problem.steps, bool) or not isinstance(problem.steps, int) or problem.steps < 1:
+        raise ValueError(f"steps must be an integer of at least 1 (1: ordinary attention), got {problem.steps!r}.")
+    largest = sys.float_info.max
+    _check_number("tolerance", problem.tolerance, 0, largest, "a finite number of at least 0 (0: no row stops early)")
+    _check_number("dropout", problem.dropout, 0, 1, "a probability in [0, 1]")
+    if not isinstance(problem.is_causal, bool):
+        raise TypeError(f"is_causal must be True or False, got {problem.is_causal!r}.")
+    if problem.scaling is not None:
+        _check_number("scaling", problem.scaling, -largest, largest, "a finite float (tensors go into beta)")
+    if problem.softcap is not None:
+        _check_number("softcap", problem.softcap, sys.float_info.min, largest, "a positive finite float or None")
+    window = problem.sliding_window
+    if window is not None:
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+            raise ValueError(f"sliding_window must be an integer of at least 1 or None, got {window!r}.")
+        if not problem.is_causal:
+            raise ValueError(
+                f"sliding_window={window} needs is_causal=True; express a two-sided window as a boolean mask."
+            )
+    heads = problem.query.shape[1]
+    if problem.sinks is not None:
+        if not isinstance(problem.sinks, torch.Tensor) or not problem.sinks.is_floating_point():
+            given = getattr(problem.sinks, "dtype", type(problem.sinks).__name__)
+            raise TypeError(f"sinks must be a floating point tensor of shape ({heads},), got {given}.")
+        if problem.sinks.shape != (heads,):
+            raise ValueError(f"sinks must hold one logit a head, shape ({heads},), got {tuple(problem.sinks.shape)}.")
+
+
+def canonical(problem: RetrievalProblem) -> RetrievalProblem:
+    """
+    Check a problem as a user poses it, and bring it to the form that backends take: the same object, changed.
+
+    Args:
+        problem ([`RetrievalProblem`]): With the arguments of [`retrieve`] as they were given.
+    """
+    query, key = problem.query, problem.key
+    _check_tensors(query, key, problem.value)
+    check_alpha(problem.alpha)
+    check_beta(problem.beta)
+    _check_options(problem)
+    scaling = problem.scaling
+    if scaling is None:
+        scaling = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+    if problem.return_trace and (problem.softcap is not None or scaling <= 0):
+        raise ValueError("return_trace needs scaling > 0 and no softcap: otherwise retrieval descends no energy.")
+    problem.scaling, problem.tolerance, problem.dropout = (
+        float(scaling),
+        float(problem.tolerance),
+        float(problem.dropout),
+    )
+    problem.beta = _canonical_setting("beta", problem.beta, query)
+    problem.alpha = _canonical_setting("alpha", problem.alpha, query)
+    if problem.mask is not None or problem.bias is not None:
+        shape = (*query.shape[:3], key.shape[2])
+        problem.mask, problem.bias = _canonical_mask(problem.mask, problem.bias, shape)
+    return problem
+
+
+def retrieve(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    scaling: float | None = None,
+    beta: float | torch.Tensor = 1.0,
+    alpha: float | torch.Tensor = 2.0,
+    steps: int = 1,
+    tolerance: float = 0.0,
+    mask: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    is_causal: bool = False,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    return_weights: bool = False,
+    return_trace: bool = False,
+    backend: str = "auto",
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor] | RetrievalResult:
+    """
+    Sparse Hopfield retrieval: attention with alpha-entmax in the place of softmax, in one or several steps.
+
+        state_0 = query
+        state_u = entmax(beta * scaling * state_{u-1} key^T + bias) key        u = 1 ... steps - 1
+        output  = entmax(beta * scaling * state_{steps-1} key^T + bias) value
+
+    Args:
+        query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): The states.
+        key (`torch.Tensor` of shape `(batch, kv_heads, keys, head_dim)`):
+            The stored patterns. `heads` is a multiple of `kv_heads` (grouped-query attention); keys are not repeated.
+        value (`torch.Tensor` of shape `(batch, kv_heads, keys, value_dim)`): What is read out.
+        scaling (`float`, *optional*, defaults to `1 / sqrt(head_dim)`): The model's own factor on the scores.
+        beta (`float` or `torch.Tensor`, *optional*, defaults to 1.0):
+            Multiplier on `scaling`, positive. A tensor has one value a head, `(heads,)`, or broadcasts to
+            `(batch, heads, queries, 1)`.
+        alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0):
+            Family member in [1, 2]: 1 softmax, 1.5 entmax15, 2 sparsemax. Tensors as for `beta`.
+        steps (`int`, *optional*, defaults to 1): Evaluations of the normaliser, the read-out included.
+        tolerance (`float`, *optional*, defaults to 0.0):
+            A row whose state moved by less than this (Euclidean norm) is not updated any more. Rows stop one by one:
+            none depends on the others.
+        mask (`torch.Tensor` broadcastable to `(batch, heads, queries, keys)`, *optional*):
+            Boolean (`True` = may attend) or floats to be added to the scores, which mask where they are -9000 or less.
+        bias (`torch.Tensor` broadcastable to `(batch, heads, queries, keys)`, *optional*): Added to the scaled scores.
+        is_causal (`bool`, *optional*, defaults to `False`):
+            Query `i` sees key `j` only if `j <= i + keys - queries`: aligned bottom right, as a cache needs it.
+        sliding_window (`int`, *optional*): With `is_causal`, every query sees its last `sliding_window` keys only.
+        softcap (`float`, *optional*):
+            Scores become `softcap * tanh(score / softcap)` before `beta` and `bias` act.
+        sinks (`torch.Tensor` of shape `(heads,)`, *optional*):
+            Logits of one more column that takes weight and whose key and value are zero.
+        dropout (`float`, *optional*, defaults to 0.0): Probability of dropping a weight of the read-out.
+        return_weights (`bool`, *optional*, defaults to `False`): Also return the weights of the read-out.
+        return_trace (`bool`, *optional*, defaults to `False`):
+            Return a [`RetrievalResult`] with output, weights, steps used by each row, states and energies.
+        backend (`str`, *optional*, defaults to `"auto"`): `"auto"`, or the name of a backend.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, heads, queries, value_dim)`, with `return_weights=True` a tuple of it and the
+        weights `(batch, heads, queries, keys)`, with `return_trace=True` a [`RetrievalResult`]. A query with nothing to
+        attend to gets zeros.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import retrieve
+
+    >>> query, key, value = torch.randn(3, 2, 4, 10, 16).unbind()
+    >>> retrieve(query, key, value, is_causal=True).shape
+    torch.Size([2, 4, 10, 16])
+    >>> output, weights = retrieve(query, key, value, alpha=1.5, steps=2, return_weights=True)
+    >>> torch.allclose(weights.sum(-1), torch.ones(2, 4, 10))
+    True
+    ```
+    """
+    problem = RetrievalProblem(
+        query,
+        key,
+        value,
+        scaling,
+        beta,
+        alpha,
+        steps,
+        tolerance,
+        mask,
+        bias,
+        is_causal,
+        sliding_window,
+        softcap,
+        sinks,
+        dropout,
+        return_weights,
+        return_trace,
+    )
+    canonical(problem)
+    chosen, reason = select_backend(problem, backend)
+    if not torch.compiler.is_compiling():
+        logger.debug("retrieve uses backend %s: %s", chosen.name, reason)
+    result = chosen.run(problem)
+    if return_trace:
+        return result
+    return (result.output, result.weights) if return_weights else result.output
+
+
+def explain_backend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options) -> str:
+    """
+    Which backend [`retrieve`] would use for these arguments, and why.
+
+    Args:
+        query, key, value, **options: As for [`retrieve`].
+
+    Returns:
+        `str`: One line, the backend's name first.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.functional import explain_backend
+
+    >>> explain_backend(*torch.randn(3, 1, 2, 8, 16), backend="reference")
+    'reference: asked for by name'
+    ```
+    """
+    name = options.pop("backend", "auto")
+    chosen, reason = select_backend(canonical(RetrievalProblem(query, key, value, **options)), name)
+    return f"{chosen.name}: {reason}"

@@ -1,0 +1,305 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Inputs to try a model on: windows of a text, or random ones of the right form."""
+
+import gzip
+import inspect
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from .calibration.refinement import main_output, on_device
+
+
+def read_text(path: str | os.PathLike) -> str:
+    """A text file in UTF-8, which may be compressed with gzip."""
+    opener = gzip.open if str(path).endswith(".gz") else open
+    with opener(Path(path), "rt", encoding="utf-8") as file:
+        return file.read()
+
+
+def text_batches(
+    model: PreTrainedModel,
+    tokenizer: Any,
+    text: str,
+    *,
+    length: int = 512,
+    count: int = 8,
+    batch_size: int = 1,
+    seed: int = 0,
+    spread: bool = True,
+) -> list[dict[str, torch.Tensor]]:
+    """
+    Windows of a text as model inputs, with the tokens around them that the tokenizer gives a text. Causal language models
+    get them as labels, too.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): What the inputs are for.
+        tokenizer: Its tokenizer, or a processor that has one.
+        text (`str`): The text.
+        length (`int`, *optional*, defaults to 512): Tokens in a window; less if the model's positions end before.
+        count (`int`, *optional*, defaults to 8): Batches, at most.
+        batch_size (`int`, *optional*, defaults to 1): Windows in a batch.
+        seed (`int`, *optional*, defaults to 0): Chooses the windows.
+        spread (`bool`, *optional*, defaults to `True`): Choose windows anywhere; otherwise the first ones.
+    """
+    tokenizer = _text_tokenizer(tokenizer)
+    if model.main_input_name != "input_ids":
+        raise ValueError(f"{type(model).__name__} takes {model.main_input_name!r} and not a text: use random inputs.")
+    text_config = model.config.get_text_config(decoder=not model.config.is_encoder_decoder)
+    limit = getattr(text_config, "max_position_embeddings", None)
+    length = min(length, limit) if isinstance(limit, int) and limit > 0 else length
+    tokens = tokenizer(text, return_tensors="pt", add_special_tokens=False, verbose=False)["input_ids"][0]
+    before, after = _special_tokens(tokenizer)
+    length = min(length - len(before) - len(after), len(tokens))
+    if length < 2:
+        raise ValueError(f"a window has {length} tokens of the text, which has {len(tokens)}; it needs at least 2.")
+    windows = tokens[: len(tokens) // length * length].view(-1, length)
+    before, after = (part.expand(len(windows), -1) for part in (before, after))
+    windows = torch.cat([before, windows, after], 1)
+    if spread:
+        windows = windows[torch.randperm(len(windows), generator=torch.Generator().manual_seed(seed))]
+    batches = []
+    for window in windows[: count * batch_size].split(batch_size):
+        batch = {"input_ids": window}
+        if model.config.is_encoder_decoder:
+            batch["decoder_input_ids"] = window
+        elif _is_causal_language_model(model):
+            batch["labels"] = window
+        batches.append(batch)
+    return batches
+
+
+def _text_tokenizer(processor: Any) -> Any:
+    tokenizer = getattr(processor, "tokenizer", processor)
+    if not hasattr(tokenizer, "encode"):
+        raise ValueError(
+            f"the checkpoint has a {type(processor).__name__} and no tokenizer, which a text needs: use random inputs."
+        )
+    return tokenizer
+
+
+def check_batch(model: PreTrainedModel, batch: dict[str, torch.Tensor]) -> None:
+    """Refuse a batch that a model does not take."""
+    try:
+        with torch.no_grad():
+            model(**on_device(batch, model))
+    except Exception as error:  # whatever is wrong with it
+        raise ValueError(
+            f"{type(model).__name__} does not take {' and '.join(batch)} alone ({type(error).__name__}: {error})."
+        ) from error
+
+
+def _special_tokens(tokenizer: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a tokenizer puts before and after a text, such as `[CLS]` and `[SEP]`."""
+    whole, plain = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
+    starts = (i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
+    start = next(starts, 0)
+    return torch.tensor(whole[:start], dtype=torch.long), torch.tensor(whole[start + len(plain) :], dtype=torch.long)
+
+
+def _is_causal_language_model(model: PreTrainedModel) -> bool:
+    name = type(model).__name__
+    return name.endswith(("ForCausalLM", "LMHeadModel")) and not getattr(model.config, "is_encoder_decoder", False)
+
+
+def random_inputs(
+    model: PreTrainedModel, *, batch_size: int = 2, length: int = 32, seed: int = 0
+) -> dict[str, torch.Tensor]:
+    """
+    One batch of [`random_batches`].
+
+    Args:
+        model, batch_size, length, seed: As for [`random_batches`].
+    """
+    return random_batches(model, 1, batch_size=batch_size, length=length, seed=seed)[0]
+
+
+def random_batches(
+    model: PreTrainedModel, count: int, *, batch_size: int = 2, length: int = 32, seed: int = 0
+) -> list[dict[str, torch.Tensor]]:
+    """
+    Random inputs that a model takes: text, images, videos, sound or time series, as its forward and its configuration tell.
+    The model is run to see whether it takes them.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): What the inputs are for.
+        count (`int`): How many batches.
+        batch_size (`int`, *optional*, defaults to 2): Samples in a batch.
+        length (`int`, *optional*, defaults to 32): Tokens of a text.
+        seed (`int`, *optional*, defaults to 0): Of the first batch; the next ones have the next seeds.
+    """
+    reasons = []
+    samplers = [_Sampler(model, batch_size, length, seed + number) for number in range(count)]
+    for names in _names(model):
+        for variant in range(samplers[0].variants(names)):
+            try:
+                made = [sampler.batch(names, variant) for sampler in samplers]
+                with torch.no_grad():
+                    main_output(model(**on_device(made[0], model)))
+                return made
+            except Exception as error:  # made-up inputs may be wrong in any way
+                reasons.append(f"given {' and '.join(names)}: {' '.join(str(error).split())[:160]}")
+    raise ValueError(
+        f"no random inputs could be made that {type(model).__name__} takes; its main input is {model.main_input_name!r}"
+        f"{f' ({reasons[0]})' if reasons else ''}."
+    )
+
+
+def _names(model: PreTrainedModel) -> Iterator[tuple[str, ...]]:
+    """Names of inputs that go together, likely ones first."""
+    parameters = inspect.signature(type(model).forward).parameters
+    required = [
+        name
+        for name, p in parameters.items()
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name != "self"
+    ]
+    main = model.main_input_name
+    main = [main] if isinstance(main, str) else list(main)
+    text, decoder = ["input_ids"], ["decoder_input_ids"]
+    # All that a model can take first, so that none of its parts is left out.
+    sets = [[*text, *sort, *more] for more in (decoder, []) for sort in (["pixel_values"], ["input_features"])]
+    sets += [[*main, "future_values", "future_time_features"], [*main, *decoder], main, text]
+    sets += [[name, *more] for more in (decoder, []) for name in ("pixel_values", "input_values", "input_features")]
+    tried = set()
+    for names in sets:
+        chosen = tuple(dict.fromkeys([*required, *names]))
+        if chosen not in tried and all(name in parameters and hasattr(_Sampler, f"_{name}") for name in chosen):
+            tried.add(chosen)
+            yield chosen
+
+
+class _Sampler:
+    """
+    Makes one batch. A method for each input gives the shapes that are worth trying.
+
+    Args:
+        model, batch_size, length, seed: As for [`random_batches`].
+    """
+
+    def __init__(self, model: PreTrainedModel, batch_size: int, length: int, seed: int) -> None:
+        self.model, self.batch_size, self.length, self.seed = model, batch_size, length, seed
+        self.generator = torch.Generator()
+
+    def batch(self, names: tuple[str, ...], variant: int) -> dict[str, torch.Tensor]:
+        """The inputs with these names, each in one of its shapes, or in its last one."""
+        self.generator.manual_seed(self.seed)
+        values = {name: self.values(name, names) for name in names}
+        return {name: several[min(variant, len(several) - 1)] for name, several in values.items()}
+
+    def variants(self, names: tuple[str, ...]) -> int:
+        """In how many ways a batch can be made."""
+        try:
+            return max(len(self.values(name, names)) for name in names)
+        except Exception:  # then making the first one says why
+            return 1
+
+    def values(self, name: str, names: tuple[str, ...]) -> list[torch.Tensor]:
+        """An input in all shapes."""
+        if name == "input_ids" and "pixel_values" in names:
+            return self._input_ids_with_images()
+        return getattr(self, f"_{name}")()
+
+    def setting(self, *names: str, default: int | None = None) -> Any:
+        """An entry of the configuration, or of that of a part that takes no text."""
+        parts = ("vision_config", "audio_config", "encoder", "backbone_config")
+        for config in (self.model.config, *(getattr(self.model.config, part, None) for part in parts)):
+            for name in names:
+                value = getattr(config, name, None)
+                if value is not None and not isinstance(value, (str, bool)):
+                    return value
+        return default
+
+    def noise(self, *shape: int) -> torch.Tensor:
+        noise = torch.randn(self.batch_size, *shape, generator=self.generator, dtype=torch.float32)
+        return noise.to(self.model.dtype)
+
+    def tokens(self, length: int) -> torch.Tensor:
+        """Tokens that do not stand for an image or the like."""
+        config = self.model.config
+        try:
+            text = config.get_text_config()
+        except ValueError:  # there are two
+            text = config.get_text_config(decoder=True)
+        limit = getattr(text, "max_position_embeddings", None)
+        length = min(length, limit - 2) if isinstance(limit, int) and limit > 2 else length
+        size = getattr(text, "vocab_size", None) or 100
+        special = {
+            v for k, v in vars(config).items() if k.endswith(("token_id", "token_index")) and isinstance(v, int)
+        }
+        usual = torch.tensor([token for token in range(size) if token not in special])
+        return usual[torch.randint(0, len(usual), (self.batch_size, length), generator=self.generator)]
+
+    def _input_ids(self) -> list[torch.Tensor]:
+        return [self.tokens(self.length)]
+
+    _decoder_input_ids = _input_ids
+
+    def _input_ids_with_images(self) -> list[torch.Tensor]:
+        """A model may want a token for each of the patches of an image."""
+        marker = self.setting("image_token_id", "image_token_index")
+        if not isinstance(marker, int):
+            return self._input_ids()
+        patches = (self._image_size()[0] // max(1, _side(self.setting("patch_size", default=16)))) ** 2
+        counts = (self.setting("image_seq_length"), self.setting("mm_tokens_per_image"), patches, patches + 1)
+        markers = [torch.full((self.batch_size, n), marker) for n in dict.fromkeys(counts) if isinstance(n, int)]
+        text = self.tokens(self.length)
+        return [torch.cat([image, text], 1) for image in markers]
+
+    def _image_size(self) -> tuple[int, int]:
+        size = self.setting("image_size", "img_size", default=64)
+        return (size, size) if isinstance(size, int) else tuple(size)
+
+    def _pixel_values(self) -> list[torch.Tensor]:
+        channels = self.setting("num_channels", "in_channels", "in_chans", default=3)
+        size, frames = self._image_size(), self.setting("num_frames")
+        shapes = [(channels, *size), (1, channels, *size), (channels, 224, 224)]
+        shapes = [(frames, channels, *size), *shapes] if isinstance(frames, int) else shapes
+        return [self.noise(*shape) for shape in shapes]
+
+    _pixel_values_videos = _pixel_values
+
+    def _input_values(self) -> list[torch.Tensor]:
+        frames, mel = self.setting("max_length"), self.setting("num_mel_bins")
+        shapes = [(16000,), (1, 16000)]
+        shapes = [(frames, mel), *shapes] if isinstance(frames, int) and isinstance(mel, int) else shapes
+        return [self.noise(*shape) for shape in shapes]
+
+    def _input_features(self) -> list[torch.Tensor]:
+        mel = self.setting(
+            "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim", default=80
+        )
+        frames = 2 * self.setting("max_source_positions", default=50)
+        return [self.noise(mel, frames), self.noise(100, mel), self.noise(100, 2 * mel)]
+
+    def _series(self, length: int) -> torch.Tensor:
+        channels = self.setting("num_input_channels", "input_size", default=1)
+        return (
+            self.noise(length, channels) if channels > 1 or self.setting("num_input_channels") else self.noise(length)
+        )
+
+    def _past(self) -> int:
+        lags = self.setting("lags_sequence", default=[0])
+        return self.setting("context_length", default=64) + max(lags)
+
+    def _past_values(self) -> list[torch.Tensor]:
+        return [self._series(self._past())]
+
+    def _past_observed_mask(self) -> list[torch.Tensor]:
+        return [torch.ones_like(self._series(self._past()))]
+
+    def _past_time_features(self) -> list[torch.Tensor]:
+        return [self.noise(self._past(), self.setting("num_time_features", default=0))]
+
+    def _future_values(self) -> list[torch.Tensor]:
+        return [self._series(self.setting("prediction_length", default=1))]
+
+    def _future_time_features(self) -> list[torch.Tensor]:
+        return [self.noise(self.setting("prediction_length", default=1), self.setting("num_time_features", default=0))]
+
+
+def _side(size: Any) -> int:
+    return size if isinstance(size, int) else size[0]
