@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Inverse temperature (beta) and sparsity (alpha) of a retrieval: fixed or learned, for all heads or one per head."""
+"""[`RetrievalParameters`], the one owner of the alpha and beta that a layer retrieves with."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import nn
@@ -11,24 +11,25 @@ from .functional.energy import check_beta
 from .functional.normalizers import check_alpha
 
 
-# A learned alpha is 1 + sigmoid(logit). The ends of [1, 2] would need an infinite logit and would have no gradient, so
-# a learned alpha starts at least this far inside: near enough to start as (almost) softmax or sparsemax, far enough
-# for the gradient of the sigmoid (0.001 there) to be usable.
+Numbers = float | tuple[float, ...]  # one for all heads, or one per head
+
+# A learned alpha is 1 + sigmoid(logit). The ends of [1, 2] need an infinite logit and have no gradient, so a learned alpha
+# starts at least this far inside: close enough to softmax or sparsemax, far enough for a usable gradient (0.001).
 LEARNED_ALPHA_MARGIN = 1e-3
 
-# exp of a log_beta that ran away would be 0 or infinite; beyond these, retrieval no longer changes with beta anyway.
+# Keeps exp(log_beta) finite and positive. Beyond this limit, retrieval no longer changes with beta.
 LEARNED_LOG_BETA_LIMIT = 20.0
 
+_NAMES = ("alpha", "beta")
 
-def per_head_values(
-    name: str, value: float | Sequence[float] | torch.Tensor, num_heads: int
-) -> float | tuple[float, ...]:
+
+def per_head_values(name: str, value: float | Sequence[float] | torch.Tensor, num_heads: int) -> Numbers:
     """
-    Read a setting that is either one number or one number per head.
+    Read a setting that is one number, or one number per head.
 
     Args:
         name (`str`): Name of the argument, for errors.
-        value (`float`, sequence of `float`, or `torch.Tensor` of shape `()` or `(num_heads,)`): What the user gave.
+        value (`float`, sequence of `float`, or `torch.Tensor` of shape `()` or `(num_heads,)`): The value.
         num_heads (`int`): Number of heads.
 
     Returns:
@@ -38,7 +39,7 @@ def per_head_values(
         if value.requires_grad:
             raise ValueError(
                 f"{name} is a tensor that requires grad, but it would be copied and never trained; pass {name} as "
-                f"plain numbers and use learn_alpha=True or learn_beta=True to train it."
+                "plain numbers and use learn_alpha=True or learn_beta=True to train it."
             )
         value = value.tolist()
     if isinstance(value, bool) or not isinstance(value, (int, float, Sequence)) or isinstance(value, (str, bytes)):
@@ -58,26 +59,29 @@ def per_head_values(
     return tuple(float(number) for number in numbers)
 
 
-def check_each(check: Callable[[float], None], value: float | tuple[float, ...]) -> None:
-    """Apply a check of one number to a number or to one number per head."""
+def check_each(check: Callable[[float], None], value: Numbers) -> None:
+    """Apply a check to a number, or to each of several."""
     for number in value if isinstance(value, tuple) else (value,):
         check(number)
 
 
 class RetrievalParameters(nn.Module):
     """
-    The beta and alpha of a retrieval.
+    The alpha and beta of a layer. Everything that reads them calls this module, everything that changes them calls
+    [`~RetrievalParameters.set`].
 
-    What is learned is a parameter with one entry per head, whose form keeps it valid whatever the optimiser does:
-    beta = exp(log_beta) > 0 and alpha = 1 + sigmoid(alpha_logit) in [1, 2]. What is not learned is a plain number, so
-    a module without learned parts has an empty state dict. The parameters live in a module of their own because PEFT
-    saves modules and not bare parameters.
+    - Fixed, one for all heads: a plain number.
+    - Fixed, one per head: a buffer that moves with the module, in float32 or better, and is not in the state dict.
+    - Learned: a parameter with one entry per head, valid whatever the optimizer does: beta = exp(log_beta) > 0 and
+      alpha = 1 + sigmoid(alpha_logit) in [1, 2].
+
+    This is a module of its own because PEFT saves modules, not bare parameters.
 
     Args:
         num_heads (`int`): Number of heads.
         alpha (`float` or sequence of `num_heads` floats, *optional*, defaults to 2.0):
             Member of the entmax family, in [1, 2]: 1 is softmax, 2 is sparsemax. With `learn_alpha` this is the
-            initial value, moved into [1.001, 1.999]: the ends would need an infinite logit and never move again.
+            initial value, moved into [1.001, 1.999]: at the ends, the gradient vanishes.
         beta (`float` or sequence of `num_heads` floats, *optional*, defaults to 1.0):
             Multiplier on the scaling of the scores, positive. With `learn_beta` this is the initial value.
         learn_alpha (`bool`, *optional*, defaults to `False`): Learn alpha, per head.
@@ -87,13 +91,22 @@ class RetrievalParameters(nn.Module):
 
     ```python
     >>> from hf_sparse_hopfield.layers import RetrievalParameters
+
     >>> parameters = RetrievalParameters(num_heads=4, alpha=1.5, beta=2.0, learn_beta=True)
     >>> beta, alpha = parameters()
     >>> beta.shape, alpha
     (torch.Size([4]), 1.5)
+    >>> parameters.set(alpha=1.25)
+    >>> parameters.alpha
+    1.25
 
     ```
     """
+
+    log_beta: nn.Parameter | None
+    alpha_logit: nn.Parameter | None
+    fixed_alpha: torch.Tensor | None
+    fixed_beta: torch.Tensor | None
 
     def __init__(
         self,
@@ -107,76 +120,152 @@ class RetrievalParameters(nn.Module):
         if isinstance(num_heads, bool) or not isinstance(num_heads, int) or num_heads < 1:
             raise ValueError(f"num_heads must be a positive integer, got {num_heads!r}.")
         self.num_heads = num_heads
-        self.initial_alpha = per_head_values("alpha", alpha, num_heads)
-        self.initial_beta = per_head_values("beta", beta, num_heads)
-        check_each(check_alpha, self.initial_alpha)
-        check_each(check_beta, self.initial_beta)
         self.learn_alpha = bool(learn_alpha)
         self.learn_beta = bool(learn_beta)
         self.register_parameter("log_beta", nn.Parameter(torch.empty(num_heads)) if learn_beta else None)
         self.register_parameter("alpha_logit", nn.Parameter(torch.empty(num_heads)) if learn_alpha else None)
-        self.reset_parameters()
+        for name in _NAMES:
+            self.register_buffer(f"fixed_{name}", None, persistent=False)
+        self._configured: dict[str, Numbers] = {}
+        self._set({"alpha": alpha, "beta": beta}, (), None)
 
-    def reset_parameters(self) -> None:
-        """Set what is learned back to its initial value."""
+    def set(
+        self,
+        alpha: float | Sequence[float] | torch.Tensor | None = None,
+        beta: float | Sequence[float] | torch.Tensor | None = None,
+        *,
+        as_tensors: Sequence[str] = (),
+        device: torch.device | None = None,
+    ) -> None:
+        """
+        Change alpha, beta, or both. What is learned continues from the new value.
+
+        Args:
+            alpha (`float` or sequence of `num_heads` floats, *optional*): The new alpha; `None` keeps the present one.
+            beta (`float` or sequence of `num_heads` floats, *optional*): The new beta; `None` keeps the present one.
+            as_tensors (`Sequence[str]`, *optional*):
+                Which of `"alpha"` and `"beta"` to hold as a tensor even if one number does for all heads. A compiled
+                model compiles again for a new number, but not for a new value in a tensor.
+            device (`torch.device`, *optional*): Where to create such a tensor.
+        """
+        values = {name: value for name, value in (("alpha", alpha), ("beta", beta)) if value is not None}
+        self._set(values, as_tensors, device)
+
+    def _set(self, values: dict, as_tensors: Sequence[str], device: torch.device | None) -> None:
+        checked = {name: per_head_values(name, value, self.num_heads) for name, value in values.items()}
+        for name, numbers in checked.items():
+            check_each(check_alpha if name == "alpha" else check_beta, numbers)
+        self._configured |= checked
+        for name in checked:
+            if name in as_tensors or isinstance(checked[name], tuple):
+                self._write_buffer(name, device)
+            else:
+                setattr(self, f"fixed_{name}", None)
+            self._write_learned(name)
+
+    def configured(self, name: str) -> Numbers:
+        """
+        The value that was set last: the present one if it is fixed, the initial one if it is learned.
+
+        Args:
+            name (`str`): `"alpha"` or `"beta"`.
+        """
+        return self._configured[name]
+
+    def reset_parameters(self, keep: Collection[str] = ()) -> None:
+        """
+        Set what is learned back to its initial value, and rewrite what is fixed.
+
+        Args:
+            keep (`Collection[str]`, *optional*): Learned parameters to keep, such as those a checkpoint has.
+        """
+        for name, learned in (("beta", "log_beta"), ("alpha", "alpha_logit")):
+            if learned not in keep:
+                self._write_learned(name)
+            if getattr(self, f"fixed_{name}") is not None:
+                self._write_buffer(name)
+
+    def _write_learned(self, name: str) -> None:
+        parameter = self.log_beta if name == "beta" else self.alpha_logit
+        if parameter is None:
+            return
+        value = self._head_tensor(name, parameter.device, torch.float64)
+        if name == "alpha":
+            value = torch.logit(value.clamp(1.0 + LEARNED_ALPHA_MARGIN, 2.0 - LEARNED_ALPHA_MARGIN) - 1.0)
         with torch.no_grad():
-            if self.log_beta is not None:
-                self.log_beta.copy_(self._head_tensor(self.initial_beta, self.log_beta.device, torch.float64).log())
-            if self.alpha_logit is not None:
-                alpha = self._head_tensor(self.initial_alpha, self.alpha_logit.device, torch.float64)
-                alpha = alpha.clamp(1.0 + LEARNED_ALPHA_MARGIN, 2.0 - LEARNED_ALPHA_MARGIN)
-                self.alpha_logit.copy_(torch.logit(alpha - 1.0))
+            parameter.copy_(value.log() if name == "beta" else value)
 
-    def _head_tensor(
-        self, value: float | tuple[float, ...], device: torch.device | None, dtype: torch.dtype
-    ) -> torch.Tensor:
+    def _write_buffer(self, name: str, device: torch.device | None = None) -> None:
+        if getattr(self, f"learn_{name}"):
+            return
+        old = getattr(self, f"fixed_{name}")
+        if old is not None and old.dtype in (torch.float32, torch.float64):
+            # in place: a compiled model keeps the tensor
+            old.copy_(self._head_tensor(name, old.device, old.dtype))
+        else:
+            device = device if old is None else old.device
+            setattr(self, f"fixed_{name}", self._head_tensor(name, device, torch.float32))
+
+    def _head_tensor(self, name: str, device: torch.device | None, dtype: torch.dtype) -> torch.Tensor:
+        value = self._configured[name]
         values = value if isinstance(value, tuple) else (value,) * self.num_heads
         return torch.tensor(values, dtype=dtype, device=device)
 
-    def forward(
-        self, device: torch.device | None = None, dtype: torch.dtype = torch.float32
-    ) -> tuple[float | torch.Tensor, float | torch.Tensor]:
+    def _apply(self, fn: Callable, recurse: bool = True) -> "RetrievalParameters":
+        before = {name: getattr(self, f"fixed_{name}") for name in _NAMES}
+        super()._apply(fn, recurse)
+        for name, old in before.items():
+            # `.half()` rounds, and `.to_empty()` leaves garbage: write the numbers again
+            if old is not None and getattr(self, f"fixed_{name}") is not old:
+                self._write_buffer(name)
+        return self
+
+    def forward(self, dtype: torch.dtype = torch.float32) -> tuple[float | torch.Tensor, float | torch.Tensor]:
         """
-        The current values.
+        The present values.
 
         Args:
-            device (`torch.device`, *optional*): Where to put fixed per-head values, plain numbers until then.
-            dtype (`torch.dtype`, *optional*, defaults to `torch.float32`): Dtype of fixed per-head values.
+            dtype (`torch.dtype`, *optional*, defaults to `torch.float32`):
+                `torch.float64` for fixed per-head values in double precision.
 
         Returns:
-            `tuple`: beta and alpha, each a `float` (fixed, one for all heads) or a tensor of shape `(num_heads,)`.
-            Learned ones are in float32 or better, whatever the dtype of the module.
+            `tuple`: beta and alpha, each a `float` (fixed, one for all heads) or a tensor of shape `(num_heads,)` in
+            float32 or better, whatever the dtype of the module.
         """
         if self.log_beta is not None:
-            beta = _at_least_float32(self.log_beta).clamp(-LEARNED_LOG_BETA_LIMIT, LEARNED_LOG_BETA_LIMIT).exp()
-        elif isinstance(self.initial_beta, tuple):
-            beta = self._head_tensor(self.initial_beta, device, dtype)
+            # exp and sigmoid in half precision would make beta and alpha jump between few values
+            log_beta = _at_least_float32(self.log_beta)
+            beta: float | torch.Tensor = log_beta.clamp(-LEARNED_LOG_BETA_LIMIT, LEARNED_LOG_BETA_LIMIT).exp()
         else:
-            beta = self.initial_beta
+            beta = self._fixed("beta", self.fixed_beta, dtype)
         if self.alpha_logit is not None:
-            alpha = 1.0 + torch.sigmoid(_at_least_float32(self.alpha_logit))
-        elif isinstance(self.initial_alpha, tuple):
-            alpha = self._head_tensor(self.initial_alpha, device, dtype)
-        else:
-            alpha = self.initial_alpha
-        return beta, alpha
+            return beta, 1.0 + torch.sigmoid(_at_least_float32(self.alpha_logit))
+        return beta, self._fixed("alpha", self.fixed_alpha, dtype)
+
+    def _fixed(self, name: str, buffer: torch.Tensor | None, dtype: torch.dtype) -> float | torch.Tensor:
+        if buffer is None:
+            return self._configured[name]  # type: ignore[return-value]  # a tuple always has a buffer
+        if dtype == torch.float64 != buffer.dtype:
+            return self._head_tensor(name, buffer.device, dtype)
+        # DistributedDataParallel copies rank 0's buffers in place before each forward. `.data` hides that from autograd,
+        # which would otherwise refuse the backward pass of an earlier forward. A traced graph has no such copies.
+        return buffer if torch.compiler.is_compiling() else buffer.data
 
     @property
     def beta(self) -> float | torch.Tensor:
-        """The current beta: a `float`, or a tensor of shape `(num_heads,)`."""
+        """The present beta: a `float`, or a tensor of shape `(num_heads,)`."""
         return self()[0]
 
     @property
     def alpha(self) -> float | torch.Tensor:
-        """The current alpha: a `float`, or a tensor of shape `(num_heads,)`."""
+        """The present alpha: a `float`, or a tensor of shape `(num_heads,)`."""
         return self()[1]
 
     def extra_repr(self) -> str:
-        alpha = "learned" if self.learn_alpha else self.initial_alpha
-        beta = "learned" if self.learn_beta else self.initial_beta
+        alpha = "learned" if self.learn_alpha else self.configured("alpha")
+        beta = "learned" if self.learn_beta else self.configured("beta")
         return f"num_heads={self.num_heads}, alpha={alpha}, beta={beta}"
 
 
 def _at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
-    # exp and sigmoid in half precision would make beta and alpha jump between few values.
     return tensor if tensor.dtype == torch.float64 else tensor.float()

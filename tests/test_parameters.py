@@ -103,3 +103,48 @@ def test_on_the_meta_device():
 def test_bad_settings_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         RetrievalParameters(**options)
+
+
+def test_fixed_per_head_values_are_buffers_that_move_and_are_not_saved():
+    parameters = RetrievalParameters(2, alpha=[1.1, 1.9], beta=[0.3, 4.0])
+    assert sorted(dict(parameters.named_buffers())) == ["fixed_alpha", "fixed_beta"]
+    assert not parameters.state_dict()
+    assert parameters.to("meta").fixed_beta.is_meta
+    assert parameters.to_empty(device="cpu").beta.tolist() == pytest.approx([0.3, 4.0])
+    first, second = parameters(), parameters()
+    assert first[0].data_ptr() == second[0].data_ptr()  # nothing is copied when they are read
+
+
+def test_fixed_per_head_values_are_never_rounded_to_half_precision():
+    parameters = RetrievalParameters(2, beta=[1 / 3, 4.0])
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        assert parameters.to(dtype).beta.tolist() == torch.tensor([1 / 3, 4.0]).tolist()
+        assert parameters.beta.dtype == torch.float32
+    assert parameters.double().beta.tolist() == [1 / 3, 4.0]
+
+
+def test_set_is_the_one_way_to_change_them():
+    parameters = RetrievalParameters(2, alpha=1.5, beta=2.0, learn_beta=True)
+    parameters.set(alpha=[1.2, 1.4], beta=[3.0, 4.0])
+    torch.testing.assert_close(parameters.beta, torch.tensor([3.0, 4.0]))
+    torch.testing.assert_close(parameters.alpha, torch.tensor([1.2, 1.4]))
+    assert parameters.configured("alpha") == (1.2, 1.4) and parameters.configured("beta") == (3.0, 4.0)
+    parameters.set(alpha=1.3)
+    assert parameters.alpha == 1.3 and not dict(parameters.named_buffers())
+    parameters.set(alpha=1.3, as_tensors=["alpha"])
+    tensor = parameters.fixed_alpha
+    parameters.set(alpha=1.6, as_tensors=["alpha"])
+    assert parameters.fixed_alpha is tensor and tensor.tolist() == pytest.approx([1.6, 1.6])
+    with pytest.raises(ValueError, match="alpha must lie in"):
+        parameters.set(alpha=3.0, beta=5.0)
+    assert parameters.configured("beta") == (3.0, 4.0)  # all or nothing
+
+
+def test_a_backward_pass_survives_a_copy_into_the_buffers():
+    """DistributedDataParallel copies rank 0's buffers before each forward."""
+    parameters = RetrievalParameters(2, beta=[1.0, 2.0])
+    scores = torch.randn(2, requires_grad=True)
+    output = (scores * parameters.beta).square().sum()
+    parameters.fixed_beta.copy_(parameters.fixed_beta.clone())
+    output.backward()
+    assert scores.grad is not None

@@ -21,13 +21,13 @@ from ..integration.binding import (
     ATTENTION_NAME,
     LayerRetrieval,
     Site,
-    apply_settings,
     attention_sites,
     is_bound,
     number_of_heads,
     shortened,
 )
 from ..integration.convert import to_sparse_hopfield
+from ..integration.live_settings import apply_settings
 from ..observation import Observer, Setting, observed
 from .head_search import Choice, HeadSearch, SearchOptions
 from .refinement import Batch, Refiner, compare_with_dense, evaluating, mean_loss, on_device, refine

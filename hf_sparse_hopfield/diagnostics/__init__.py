@@ -1,10 +1,9 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""What a sparse model's heads do: which keys they use, how many, and pictures of it."""
+"""How the heads of a sparse model use their keys: counts, weights and plots."""
 
 from .associations import record_associations
-from .layers import layer_sparsity
 from .plots import plot_associations, plot_sparsity, write_html_report
-from .sparsity import SparsityReport, sparsity_report
+from .sparsity import SparsityReport, layer_sparsity, sparsity_report
 
 
 __all__ = [

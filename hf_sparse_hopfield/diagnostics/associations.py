@@ -8,37 +8,34 @@ from torch import nn
 
 from ..backends import RetrievalProblem
 from ..calibration.refinement import evaluating, on_device
-from ..integration.binding import LayerRetrieval
-from ..observation import Observer, Setting, evaluate, observed
+from ..observation import OwnSettings, evaluate_weights, observed
+from ..parameters import RetrievalParameters
 
 
-class _Recorder(Observer):
+class _Recorder(OwnSettings):
     def __init__(self) -> None:
         self.weights: dict[str, torch.Tensor] = {}
-        self.own: dict[str, tuple[Setting, Setting]] = {}
-
-    def settings(self, name: str, retrieval: LayerRetrieval) -> tuple[Setting, Setting]:
-        return retrieval()
+        self.parameters: dict[str, RetrievalParameters] = {}
 
     def observe(self, name: str, problem: RetrievalProblem) -> None:
-        result = evaluate(problem, *self.own[name], return_weights=True, backend="reference")
-        self.weights[name] = result.weights.cpu()
+        beta, alpha = self.parameters[name]()
+        self.weights[name] = evaluate_weights(problem, beta, alpha).cpu()
 
 
 @torch.no_grad()
 def record_associations(model: nn.Module, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
     """
-    The weights with which each sparse attention module of a model reads its memories.
+    The weights of each sparse layer of a model on one batch.
 
-    Unlike `output_attentions=True` it works for every family, and gives the path of the module with the weights.
+    Unlike `output_attentions=True` it works for every family, and names the layer of each weight.
 
     Args:
-        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
+        model (`torch.nn.Module`): A converted model, or one made of Hopfield layers; not wrapped.
         inputs (`dict`): Model inputs.
 
     Returns:
-        `dict[str, torch.Tensor]`: Path of an attention module to weights `(batch, heads, queries, keys)`, on the CPU. Of a
-        module that is called more than once, those of the last call.
+        `dict[str, torch.Tensor]`: Path of each layer to weights `(batch, heads, queries, keys)`, on the CPU. A layer that
+        runs more than once has those of its last call.
 
     Example:
 
@@ -56,7 +53,6 @@ def record_associations(model: nn.Module, inputs: dict[str, Any]) -> dict[str, t
     ```
     """
     recorder = _Recorder()
-    with evaluating(model), observed(model, recorder) as sites:
-        recorder.own = {site.name: site.module.sparse_hopfield() for site in sites}
+    with evaluating(model), observed(model, recorder) as recorder.parameters:
         model(**on_device(inputs, model))
     return recorder.weights

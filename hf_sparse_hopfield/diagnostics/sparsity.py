@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`sparsity_report`: support size, entropy and dead heads of a sparse model, head by head."""
+"""How the heads of a sparse model use their keys: `sparsity_report` in full, `layer_sparsity` in short."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,11 +12,11 @@ from tqdm.auto import tqdm
 
 from ..backends import RetrievalProblem
 from ..calibration.refinement import batch_size, evaluating, on_device
-from ..integration.binding import LayerRetrieval
-from ..observation import Observer, Setting, evaluate, observed, sampled
+from ..observation import OwnSettings, evaluate_weights, observed, sampled
+from ..parameters import RetrievalParameters
 
 
-# A head does nothing that a constant could not do if all its weight goes to the first key, or the same to every key.
+# A dead head puts all its weight on the first key, or the same weight on every key: a constant could replace it.
 _DEAD_SINK = 0.99
 _DEAD_ENTROPY = 0.999
 
@@ -24,15 +24,15 @@ _DEAD_ENTROPY = 0.999
 @dataclass
 class SparsityReport:
     """
-    What the heads of a model do with their keys.
+    How the heads of a model use their keys.
 
     Args:
         layers (`dict[str, dict[str, list]]`):
-            For each attention module one entry per head of: `alpha`, `beta`; `support`, mean number of keys with weight;
-            `keys`, mean number of visible keys; `share`, total support over total visible keys; `entropy`, mean in nats;
-            `sink`, mean weight of the first key; `dead`, whether all weight goes to the first key or is uniform. And
-            `steps`, of the module.
-        rows (`int`): How many rows of weights were looked at in each attention module.
+            For each layer, one entry per head of: `alpha`, `beta`; `steps`, of the layer; `support`, mean number of keys
+            with weight; `keys`, mean number of visible keys; `share`, total support over total visible keys; `entropy`,
+            mean in nats; `sink`, mean weight of the first key; `dead`, whether all weight goes to the first key or is
+            uniform.
+        rows (`int`): Number of rows of weights that were counted in each layer.
         loss (`float`, *optional*): The model's mean loss, if the batches have labels.
     """
 
@@ -41,7 +41,7 @@ class SparsityReport:
     loss: float | None = None
 
     def matrix(self, name: str) -> list[list[float]]:
-        """One of the quantities, a row for each attention module, a column for each head."""
+        """One of the quantities, with a row for each layer and a column for each head."""
         return [layer[name] for layer in self.layers.values()]
 
     @property
@@ -52,7 +52,7 @@ class SparsityReport:
 
     @property
     def dead_heads(self) -> list[tuple[str, int]]:
-        """Attention module and number of each dead head."""
+        """Layer and number of each dead head."""
         return [(name, i) for name, layer in self.layers.items() for i, dead in enumerate(layer["dead"]) if dead]
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,31 +64,36 @@ class SparsityReport:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
 
-class _Counter(Observer):
+class _Counter(OwnSettings):
+    """Sums over rows, head by head. Weights are not kept, so the batches may be many."""
+
     def __init__(self, rows: int, seed: int) -> None:
         self.rows = rows
         self.generator = torch.Generator().manual_seed(seed)
-        self.own: dict[str, tuple[Setting, Setting]] = {}
+        self.parameters: dict[str, RetrievalParameters] = {}
+        self.values: dict[str, dict[str, Any]] = {}  # alpha, beta and steps, as the layer ran
         self.sums: dict[str, dict[str, torch.Tensor]] = {}
 
-    def settings(self, name: str, retrieval: LayerRetrieval) -> tuple[Setting, Setting]:
-        return retrieval()
-
     def observe(self, name: str, problem: RetrievalProblem) -> None:
+        # read here, while the layer runs: elsewhere its parameters may be sharded (FSDP, ZeRO-3)
+        beta, alpha = self.parameters[name]()
+        numbers = {
+            key: torch.as_tensor(value).reshape(-1).tolist() for key, value in (("alpha", alpha), ("beta", beta))
+        }
+        self.values[name] = {**numbers, "steps": problem.steps}
         problem, visible = sampled(problem, self.rows, self.generator)
-        weights = evaluate(problem, *self.own[name], return_weights=True, backend="reference").weights.float()
-        heads = weights.shape[1]
-        visible = visible.expand(-1, heads, -1)
+        weights = evaluate_weights(problem, beta, alpha).double()
+        visible = visible.expand(-1, weights.shape[1], -1)
         logs = torch.where(weights > 0, weights, torch.ones_like(weights)).log()
         counted = {
-            "rows": torch.ones_like(visible),
+            "rows": (visible > 0).double(),
             "support": (weights > 0).sum(-1),
             "keys": visible,
             "entropy": -(weights * logs).sum(-1),
             "most": visible.clamp_min(1).log(),
             "sink": weights[..., 0],
-            # a row with one visible key has no choice, and says nothing of the head
-            "free": (visible > 1).float(),
+            # a row with one visible key has no choice, and says nothing about the head
+            "free": (visible > 1).double(),
             "free_sink": weights[..., 0] * (visible > 1),
         }
         sums = self.sums.setdefault(name, {})
@@ -96,18 +101,49 @@ class _Counter(Observer):
             total = value.masked_fill(visible == 0, 0).double().sum((0, 2)).cpu()
             sums[key] = sums[key] + total if key in sums else total
 
+    def mean(self, name: str, quantity: str) -> list[float]:
+        """Mean over the rows of a layer, one entry per head."""
+        return (self.sums[name][quantity] / self.sums[name]["rows"].clamp_min(1)).tolist()
+
+    def share(self, name: str) -> torch.Tensor:
+        """Share of the visible keys that get weight, one entry per head."""
+        return self.sums[name]["support"] / self.sums[name]["keys"].clamp_min(1)
+
+    def dead(self, name: str) -> list[bool]:
+        """Whether each head of a layer is dead."""
+        sums = self.sums[name]
+        uniform = sums["entropy"] >= _DEAD_ENTROPY * sums["most"]
+        to_first = sums["free_sink"] >= _DEAD_SINK * sums["free"]
+        return ((uniform | to_first) & (sums["free"] > 0)).tolist()
+
+
+def _count(
+    model: nn.Module, batches: Iterable[dict[str, Any]], counter: _Counter, progress: bool = False
+) -> float | None:
+    """Run the model in view of the counter; returns its mean loss if the batches have labels."""
+    total, samples = 0.0, 0
+    with evaluating(model), observed(model, counter) as counter.parameters:
+        for batch in tqdm(batches, desc="inspecting", disable=not progress):
+            loss = getattr(model(**on_device(batch, model)), "loss", None)
+            if loss is not None:
+                total += float(loss) * batch_size(batch)
+                samples += batch_size(batch)
+    if not counter.sums:
+        raise ValueError("batches is empty, or the model runs none of its sparse layers.")
+    return total / samples if samples else None
+
 
 @torch.no_grad()
 def sparsity_report(
     model: nn.Module, batches: Iterable[dict[str, Any]], *, rows: int = 256, seed: int = 0, progress: bool = False
 ) -> SparsityReport:
     """
-    Run a sparse model and count.
+    Run a sparse model and count the keys that its heads use.
 
     Args:
-        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
-        batches (iterable of `dict`): Model inputs. Sums are kept, not weights: it may be long.
-        rows (`int`, *optional*, defaults to 256): How many queries of a batch to look at in each attention module.
+        model (`torch.nn.Module`): A converted model, or one made of Hopfield layers; not wrapped.
+        batches (iterable of `dict`): Model inputs.
+        rows (`int`, *optional*, defaults to 256): Number of queries per batch to count in each layer.
         seed (`int`, *optional*, defaults to 0): Chooses these queries.
         progress (`bool`, *optional*, defaults to `False`): Show a progress bar.
 
@@ -130,35 +166,68 @@ def sparsity_report(
     ```
     """
     counter = _Counter(rows, seed)
-    losses, samples = [], []
-    with evaluating(model), observed(model, counter) as sites:
-        retrievals = {site.name: site.module.sparse_hopfield for site in sites}
-        counter.own = {name: retrieval() for name, retrieval in retrievals.items()}
-        for batch in tqdm(batches, desc="inspecting", disable=not progress):
-            loss = getattr(model(**on_device(batch, model)), "loss", None)
-            if loss is not None:
-                losses.append(float(loss))
-                samples.append(batch_size(batch))
-    if not counter.sums:
-        raise ValueError("batches is empty, or the model called none of its sparse attention modules.")
-    report = SparsityReport(rows=int(max(sums["rows"].max() for sums in counter.sums.values())))
-    if losses:
-        report.loss = sum(loss * count for loss, count in zip(losses, samples, strict=True)) / sum(samples)
-    for name, sums in counter.sums.items():
-        count = sums["rows"].clamp_min(1)
-        heads = len(count)
-        beta, alpha = (torch.as_tensor(setting).reshape(-1).expand(heads) for setting in counter.own[name])
-        uniform = sums["entropy"] >= _DEAD_ENTROPY * sums["most"]
-        to_first = sums["free_sink"] >= _DEAD_SINK * sums["free"]
+    report = SparsityReport(loss=_count(model, batches, counter, progress))
+    report.rows = int(max(sums["rows"].max() for sums in counter.sums.values()))
+    for name, values in counter.values.items():
+        heads = len(counter.sums[name]["rows"])
         report.layers[name] = {
-            "alpha": [round(value, 6) for value in alpha.tolist()],
-            "beta": [round(value, 6) for value in beta.tolist()],
-            "steps": [retrievals[name].steps] * heads,
-            "support": (sums["support"] / count).tolist(),
-            "keys": (sums["keys"] / count).tolist(),
-            "share": (sums["support"] / sums["keys"].clamp_min(1)).tolist(),
-            "entropy": (sums["entropy"] / count).tolist(),
-            "sink": (sums["sink"] / count).tolist(),
-            "dead": ((uniform | to_first) & (sums["free"] > 0)).tolist(),
+            "alpha": _for_all([round(value, 6) for value in values["alpha"]], heads),
+            "beta": _for_all([round(value, 6) for value in values["beta"]], heads),
+            "steps": [values["steps"]] * heads,
+            "support": counter.mean(name, "support"),
+            "keys": counter.mean(name, "keys"),
+            "share": counter.share(name).tolist(),
+            "entropy": counter.mean(name, "entropy"),
+            "sink": counter.mean(name, "sink"),
+            "dead": counter.dead(name),
         }
     return report
+
+
+@torch.no_grad()
+def layer_sparsity(
+    model: nn.Module, batches: Sequence[dict[str, Any]], rows: int = 64
+) -> dict[str, dict[str, list[float]]]:
+    """
+    Run a sparse model and count the keys that its heads use, in the few quantities that a training log shows.
+
+    Args:
+        model (`torch.nn.Module`): A converted model, or one made of Hopfield layers; not wrapped.
+        batches (sequence of `dict`): Model inputs.
+        rows (`int`, *optional*, defaults to 64): Number of queries per batch to count in each layer.
+
+    Returns:
+        `dict[str, dict[str, list[float]]]`: For each layer, one entry per head of: `support`, mean number of keys with
+        weight; `entropy`, mean in nats; `zero_share`, share of the visible keys with weight exactly zero; and one entry per
+        head or one for all of `alpha` and `beta`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield import SparseHopfieldForMultipleInstanceClassification, SparseHopfieldMultipleInstanceConfig
+    >>> from hf_sparse_hopfield.diagnostics import layer_sparsity
+
+    >>> config = SparseHopfieldMultipleInstanceConfig(input_size=16)
+    >>> model = SparseHopfieldForMultipleInstanceClassification(config)
+    >>> list(layer_sparsity(model, [{"instances": torch.randn(2, 10, 16)}]))
+    ['aggregation.hopfield']
+
+    ```
+    """
+    counter = _Counter(rows, seed=0)
+    _count(model, batches, counter)
+    return {
+        name: {
+            "alpha": values["alpha"],
+            "beta": values["beta"],
+            "support": counter.mean(name, "support"),
+            "entropy": counter.mean(name, "entropy"),
+            "zero_share": (1 - counter.share(name)).tolist(),
+        }
+        for name, values in counter.values.items()
+    }
+
+
+def _for_all(values: list[float], heads: int) -> list[float]:
+    return values * heads if len(values) == 1 else values

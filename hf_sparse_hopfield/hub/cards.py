@@ -23,7 +23,7 @@ from transformers.models.auto.auto_factory import _BaseAutoModelClass
 from transformers.utils import logging
 
 from ..calibration.calibrate import CalibrationReport
-from ..diagnostics.layers import layer_sparsity
+from ..diagnostics.sparsity import layer_sparsity
 from ..extras import require
 from ..integration.auto import as_sparse_class
 from ..integration.binding import LayerRetrieval, is_bound, is_converted, is_own, retrieves
@@ -239,8 +239,8 @@ def _learned_or_fixed(module: RetrievalParameters) -> tuple[Any, Any]:
     sharded = any(hasattr(each, "full_tensor") or each.numel() != module.num_heads for each in module.parameters())
     if not sharded:
         return module()
-    beta = "learned" if module.learn_beta else module.initial_beta
-    return beta, "learned" if module.learn_alpha else module.initial_alpha
+    beta = "learned" if module.learn_beta else module.configured("beta")
+    return beta, "learned" if module.learn_alpha else module.configured("alpha")
 
 
 def _retrievals(model: nn.Module) -> list[tuple[str, RetrievalParameters, int]]:

@@ -1,10 +1,10 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""From the settings of a model to those of each of its attention modules. The one place where they are resolved.
+"""From the settings of a model to each of its attention modules. Settings are resolved here and nowhere else.
 
-The settings of an attention module come from the `sparse_hopfield` entry of the nearest configuration: its own, then
-that of the innermost model around it, then outwards; without any, the defaults of `SparseHopfieldConfig`. Those of the
-nearest configuration are resolved for the module's path with [`SparseHopfieldConfig.for_layer`] and attached to the
-module as `module.sparse_hopfield`, a [`LayerRetrieval`]; `None` there means that the layer stays dense.
+An attention module takes its settings from the `sparse_hopfield` entry of the nearest configuration: its own, then that of
+the innermost model around it, then outwards; without one, the defaults of `SparseHopfieldConfig`.
+[`SparseHopfieldConfig.for_layer`] resolves them for the path of the module, and [`bind`] attaches them to the module as
+`module.sparse_hopfield`, a [`LayerRetrieval`]. `None` there means that the layer stays dense.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,6 @@ from .families import Kind, classify, uses_additive_masks
 
 
 if TYPE_CHECKING:  # importing the latter here would import hooks.py, which imports this
-    import torch
     from transformers import PreTrainedModel
 
 ATTENTION_NAME = "sparse_hopfield"
@@ -55,16 +54,6 @@ class LayerRetrieval(RetrievalParameters):
         self.tolerance = settings["tolerance"]
         self.backend = settings["backend"]
         self.patched_class: type[nn.Module] | None = None  # set where patches.py does the work
-
-    def reset_missing_parameters(self) -> None:
-        """Set what is learned to its initial value, except what transformers has loaded from a checkpoint."""
-        loaded = {
-            name: parameter.detach().clone()
-            for name, parameter in self.named_parameters()
-            if getattr(parameter, "_is_hf_initialized", False)
-        }
-        self.reset_parameters()
-        self.load_state_dict(loaded, strict=False)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -279,51 +268,6 @@ def name_attention(model: "PreTrainedModel", attn_implementation: str | dict | N
             config = getattr(module, "config", None)
             if isinstance(config, PreTrainedConfig) and id(config) not in owned:
                 config._attn_implementation_internal = part.config._attn_implementation
-
-
-def apply_settings(model: "PreTrainedModel", settings: dict[str, dict[str, "torch.Tensor"]]) -> None:
-    """
-    Write settings of single attention modules into the configuration of a sparse model, and give them to the modules.
-
-    Args:
-        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
-        settings (`dict[str, dict[str, torch.Tensor]]`): Path of an attention module to its alpha and beta, per head.
-    """
-    if all(getattr(config, ATTENTION_NAME, None) is None for config in configs_of(model)):
-        model.config.sparse_hopfield = SparseHopfieldConfig()
-    sites = [site for site in attention_sites(model) if site.is_sparse]
-    updated: list[tuple[PreTrainedConfig, SparseHopfieldConfig]] = []
-    for config in configs_of(model):
-        if getattr(config, ATTENTION_NAME, None) is None:
-            continue
-        old = SparseHopfieldConfig.from_dict(config.sparse_hopfield)
-        overrides = dict(old.overrides)
-        for site in sites:
-            if site.name in settings and site.settings == old:
-                key = _shortest_name(site, sites, model)
-                values = {name: _number_or_list(value) for name, value in settings[site.name].items()}
-                previous = overrides.pop(key, {})  # to the end: there it wins over patterns
-                overrides[key] = {**previous, **values}
-        updated.append((config, SparseHopfieldConfig.from_dict({**old, "overrides": overrides})))
-    for config, new in updated:
-        config.sparse_hopfield = new
-    bind(model)
-    for module in model.modules():
-        if isinstance(module, LayerRetrieval):
-            module.reset_parameters()
-
-
-def _shortest_name(site: Site, sites: list[Site], model: "PreTrainedModel") -> str:
-    """The path of an attention module without the name of the base model, so that the base model alone finds it, too."""
-    short = site.name.removeprefix(f"{model.base_model_prefix}.")
-    matches = [other.name for other in sites if layer_matches(short, other.name)]
-    return short if matches == [site.name] else site.name
-
-
-def _number_or_list(values: "torch.Tensor") -> float | list[float]:
-    """Settings as a configuration holds them: rounded to six digits, one number where there is one."""
-    rounded = [float(f"{value:.6g}") for value in values.reshape(-1).tolist()]
-    return rounded if len(rounded) > 1 else rounded[0]
 
 
 def is_converted(model: nn.Module) -> bool:

@@ -1,21 +1,23 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Attention classes that compute softmax themselves: inside their forward, softmax over scores is replaced.
 
-The replacement is a torch function mode, active only while an attention module with settings of its own
-(`module.sparse_hopfield`) runs. The keys are out of its reach, so there is one retrieval step only, and `beta`
-multiplies the whole score, position terms included. Which classes are treated so is a table in `families.py`.
+The replacement is a torch function mode, active only while an attention module that has settings (`module.sparse_hopfield`)
+runs. The keys are out of its reach, so there is only one retrieval step, and `beta` multiplies the whole score, position
+terms included. The table of these classes is in `families.py`.
 """
 
 import functools
 import sys
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..functional import entmax, retrieve
-from ..retrieval import MASKED_BELOW
-from .binding import check_current
+from ..functional import entmax
+from ..observation import look_at
+from ..retrieval import MASKED_BELOW, retrieve
+from .binding import ATTENTION_NAME, LayerRetrieval, check_current
 from .families import Kind, classify
 
 
@@ -27,7 +29,7 @@ class SparseSoftmax(TorchFunctionMode):
     Replaces softmax over scores by alpha-entmax.
 
     Args:
-        beta (`float` or `torch.Tensor` of shape `(heads,)`): Factor on the scores.
+        beta (`float` or `torch.Tensor` of shape `(heads,)`): Factor of the scores.
         alpha (`float` or `torch.Tensor` of shape `(heads,)`): Member of the entmax family.
         kind ([`Kind`]): Where the attention class has its heads, and which of its softmaxes are over keys.
         name (`str`): Path of the attention module, for errors.
@@ -54,18 +56,22 @@ class SparseSoftmax(TorchFunctionMode):
         return self.normalised(input if dtype is None else input.to(dtype), dim)
 
     def normalised(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
-        """What takes the place of the softmax of scores of keys."""
+        """The replacement for the softmax of the scores of keys."""
         return self.weights(scores, dim, self.beta, self.alpha)
 
     def weights(
         self, scores: torch.Tensor, dim: int, beta: float | torch.Tensor, alpha: float | torch.Tensor
     ) -> torch.Tensor:
-        """The alpha-entmax of the scores, where they are not masked, times beta."""
+        """The alpha-entmax of beta times the scores, without the masked ones."""
         mask = scores > MASKED_BELOW
         beta, alpha = self.per_head(beta, scores), self.per_head(alpha, scores)
-        # masked before they are multiplied: beta would get 0 * -inf for its gradient
+        # masked before the product: the gradient of beta would be 0 * -inf
         scaled = scores.masked_fill(~mask, 0) * beta
         return entmax(scaled, alpha=alpha, dim=dim, mask=mask).to(scores.dtype)
+
+    def retrieve(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> Any:
+        """Attention that the module leaves to torch as a whole; `options` are those of `retrieve`."""
+        return retrieve(query, key, value, beta=self.beta, alpha=self.alpha, **options)
 
     def per_head(self, values: float | torch.Tensor, scores: torch.Tensor) -> float | torch.Tensor:
         """Bring one value per head into the shape of the scores."""
@@ -89,16 +95,8 @@ class SparseSoftmax(TorchFunctionMode):
         self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
     ):
         if query.ndim == 4:
-            return retrieve(
-                query,
-                key,
-                value,
-                scaling=scale,
-                beta=self.beta,
-                alpha=self.alpha,
-                mask=attn_mask,
-                is_causal=is_causal,
-                dropout=dropout_p,
+            return self.retrieve(
+                query, key, value, scaling=scale, mask=attn_mask, is_causal=is_causal, dropout=dropout_p
             )
         if query.ndim != 3:
             raise ValueError(f"{self.name} calls attention with a query of shape {tuple(query.shape)}: not supported.")
@@ -135,7 +133,7 @@ class SparseSoftmax(TorchFunctionMode):
         average_attn_weights=True,
         is_causal=False,
     ):
-        """`torch.nn.MultiheadAttention`: its weights are computed out of reach of a function mode, so we do it here."""
+        """`torch.nn.MultiheadAttention`, whose weights are out of reach of a function mode."""
         if bias_k is not None or add_zero_attn or static_k is not None or static_v is not None:
             raise ValueError(
                 f"{self.name} uses bias_kv, add_zero_attn or static keys of MultiheadAttention: not supported."
@@ -165,13 +163,8 @@ class SparseSoftmax(TorchFunctionMode):
             if part.dtype == torch.bool:  # True masks, here
                 part = torch.zeros_like(part, dtype=query.dtype).masked_fill(part, -torch.inf)
             mask = part if mask is None else mask + part
-        output, weights = retrieve(
-            *states,
-            beta=self.beta,
-            alpha=self.alpha,
-            mask=mask,
-            dropout=dropout_p if training else 0.0,
-            return_weights=True,
+        output, weights = self.retrieve(
+            *states, mask=mask, dropout=dropout_p if training else 0.0, return_weights=True
         )
         output = F.linear(output.permute(2, 0, 1, 3).flatten(2), out_proj_weight, out_proj_bias)
         if average_attn_weights:
@@ -183,27 +176,26 @@ class SparseSoftmax(TorchFunctionMode):
 
 def patch(cls: type[torch.nn.Module]) -> None:
     """
-    Have instances of an attention class use their settings, `module.sparse_hopfield`. Those without any are unaffected.
+    Let instances of an attention class use their settings, `module.sparse_hopfield`. Those without settings are unaffected.
 
     Args:
         cls (`type`): A class whose kind is `"patched"`.
     """
-    if "_dense_forward" in cls.__dict__:
-        return
     forward, kind = cls.forward, classify(cls)
+    if getattr(forward, "kind", None) == kind:  # patched already, perhaps in a base class
+        return
 
     @functools.wraps(forward)
     def sparse_forward(self, *args, **kwargs):
-        retrieval = getattr(self, "sparse_hopfield", None)
+        retrieval = getattr(self, ATTENTION_NAME, None)
         if retrieval is None:
             return forward(self, *args, **kwargs)
         if not torch.compiler.is_compiling():
             check_current(self, retrieval)
-        beta, alpha = retrieval(_device_of(self))
-        with SparseSoftmax(beta, alpha, kind, retrieval.name):
+        with _softmax_of(retrieval, kind):
             return forward(self, *args, **kwargs)
 
-    cls._dense_forward = forward
+    sparse_forward.kind = kind
     cls.forward = sparse_forward
     for base in cls.__mro__:
         module = sys.modules[base.__module__]
@@ -216,6 +208,16 @@ def patch(cls: type[torch.nn.Module]) -> None:
                 _carry_settings_over(getattr(module, owner))
 
 
+def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:
+    look = look_at(retrieval)
+    if look is not None:
+        from .observed_softmax import ObservedSoftmax
+
+        return ObservedSoftmax(look, kind, retrieval.num_heads)
+    beta, alpha = retrieval()
+    return SparseSoftmax(beta, alpha, kind, retrieval.name)
+
+
 def _carry_settings_over(owner: type[torch.nn.Module]) -> None:
     original = owner.set_attention_type
     if hasattr(original, "__wrapped__"):
@@ -223,7 +225,7 @@ def _carry_settings_over(owner: type[torch.nn.Module]) -> None:
 
     @functools.wraps(original)
     def set_attention_type(self, *args, **kwargs):
-        retrieval = getattr(self.self, "sparse_hopfield", None)
+        retrieval = getattr(self.self, ATTENTION_NAME, None)
         original(self, *args, **kwargs)
         if retrieval is not None:
             retrieval.patched_class = type(self.self)
@@ -239,8 +241,3 @@ class _PlainXSoftmax:
         masked = ~mask.bool()
         weights = F.softmax(scores.masked_fill(masked, torch.finfo(scores.dtype).min), dim)
         return weights.masked_fill(masked, 0)
-
-
-def _device_of(module: torch.nn.Module) -> torch.device | None:
-    parameter = next(module.parameters(), None)
-    return None if parameter is None else parameter.device

@@ -22,10 +22,10 @@ from transformers import PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
+from ..parameters import RetrievalParameters
 from .attention import sparse_hopfield_attention_forward, sparse_hopfield_mask
 from .binding import (
     ATTENTION_NAME,
-    LayerRetrieval,
     asks_for_us,
     bind,
     configs_of,
@@ -128,8 +128,9 @@ def _mentions_us(attn_implementation: str | dict | None) -> bool:
 
 def _initialize_weights(original: Callable) -> Callable:
     def initialize_weights(self, module, *args, **kwargs):
-        if isinstance(module, LayerRetrieval) and not getattr(module, "_is_hf_initialized", False):
-            module.reset_missing_parameters()
+        if isinstance(module, RetrievalParameters) and not getattr(module, "_is_hf_initialized", False):
+            parameters = module.named_parameters(recurse=False)
+            module.reset_parameters(keep=[n for n, p in parameters if getattr(p, "_is_hf_initialized", False)])
             module._is_hf_initialized = True
         return original(self, module, *args, **kwargs)
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from ..backends import available_backends
+from ..observation import retrieve_with
 from ..parameters import RetrievalParameters, check_each, per_head_values
-from ..retrieval import retrieve
 
 
 def check_size(name: str, value: int | None) -> None:
@@ -454,20 +454,19 @@ class HopfieldAssociation(nn.Module):
         """
         query, key, value = self.project(state, stored, projection)
         mask = self._mask(padding_mask, association_mask, query.shape[0], query.shape[2], stored.shape[1])
-        precision = torch.promote_types(query.dtype, torch.float32)
-        beta, alpha = self.retrieval_parameters(query.device, precision)
+        factor: float | torch.Tensor = 1.0
         scaling = self.scaling
         if isinstance(scaling, tuple):
-            # `retrieve` takes one scaling; what differs between heads goes into beta.
-            beta = beta * torch.tensor(scaling, dtype=precision, device=query.device)
-            scaling = 1.0
-        result = retrieve(
+            # `retrieve` takes one scaling: what differs between heads becomes a factor of beta
+            precision = torch.promote_types(query.dtype, torch.float32)
+            factor, scaling = torch.tensor(scaling, dtype=precision, device=query.device), 1.0
+        result = retrieve_with(
+            self.retrieval_parameters,
             query,
             key,
             value,
+            factor=factor,
             scaling=scaling,
-            beta=beta,
-            alpha=alpha,
             steps=self.steps,
             tolerance=self.tolerance,
             mask=mask,

@@ -213,8 +213,8 @@ class SparseHopfieldArguments:
             if not isinstance(module, RetrievalParameters):
                 continue
             own = {
-                "alpha": module.initial_alpha,
-                "beta": module.initial_beta,
+                "alpha": module.configured("alpha"),
+                "beta": module.configured("beta"),
                 "learn_alpha": module.learn_alpha,
                 "learn_beta": module.learn_beta,
             }
@@ -236,7 +236,7 @@ class SparseHopfieldArguments:
 
         from ..calibration.calibrate import calibrate
         from ..integration.binding import is_bound
-        from .schedules import LiveSettings
+        from ..integration.live_settings import LiveSettings
 
         if not is_bound(model):
             raise ValueError(
@@ -254,9 +254,7 @@ class SparseHopfieldArguments:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             # each process may have seen other batches, and none may go on with settings of its own
             live = LiveSettings(model)
-            live.write(broadcast_object_list([live.read()])[0])
-            for retrieval in live.retrievals:
-                retrieval.reset_parameters()
+            live.write(broadcast_object_list([live.read()])[0], restart_learned=True)
 
 
 def check_duration(name: str, value: float) -> None:

@@ -3,37 +3,34 @@
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
 from accelerate.state import AcceleratorState
-from accelerate.utils import DynamoBackend, extract_model_from_parallel, is_compiled_module
+from accelerate.utils import DynamoBackend
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
 from ..configuration import SparseHopfieldConfig
-from ..integration.binding import ATTENTION_NAME, LayerRetrieval, configs_of
-from ..layers import RetrievalParameters
-from ..parameters import per_head_values
+from ..integration.live_settings import LiveSettings
+from ..observation import has_compiled_parts
 from .arguments import SCHEDULES, check_duration
 
 
 logger = logging.getLogger(__name__)
 
 _NAMES = ("alpha", "beta")
-Tree = dict[str, Any] | list | float | None
+Tree = Any  # nested dicts and lists of numbers, as JSON holds them
 
 
 class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
     """
-    Moves alpha and beta of all sparse layers, during training, from a common start to what the model has.
+    Moves alpha and beta of all sparse layers during training, from a common start to the model's own values.
 
-    The value after step `n` depends on `n` alone, so a resumed run goes on exactly. It is written to the modules and to the
-    model's configuration: a checkpoint says with what it was trained, and at the end the model has its own values again (if
-    training ends before the schedule, those reached; after `load_best_model_at_end`, those of the best step). Learned
-    parameters cannot be scheduled.
+    The value after step `n` depends on `n` alone, so a resumed run continues exactly. It is written to the modules and to
+    the model's configuration: a checkpoint records the values it was trained with. At the end the model has its own values
+    again (if training ends before the schedule, the values reached; after `load_best_model_at_end`, those of the best
+    step). Learned parameters cannot be scheduled.
 
     Args:
         alpha_schedule (`str`, *optional*, defaults to `"constant"`):
@@ -42,7 +39,7 @@ class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
         beta_schedule (`str`, *optional*, defaults to `"constant"`): The same for beta.
         beta_start (`float`, *optional*, defaults to 1.0): Where beta starts: 1 is the model's own scaling.
         schedule_steps (`float`, *optional*, defaults to 1.0):
-            How long it takes: up to 1, a share of all training steps; above 1, a number of steps.
+            Length of the schedule: up to 1, a share of all training steps; above 1, a number of steps.
 
     Example:
 
@@ -78,7 +75,7 @@ class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
         self._progress: tuple[float, float] | None = None
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the arguments, and where the schedules end, which a model loaded from it cannot tell."""
+        """State for a checkpoint: the arguments, and the targets, which a model loaded from the checkpoint does not know."""
         arguments = {f"{name}_schedule": schedule for name, schedule in self.schedules.items()}
         arguments |= {f"{name}_start": start for name, start in self.starts.items()}
         return {
@@ -99,7 +96,7 @@ class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
         return _between(self.starts[name], target, self._share(name, step, max_steps))
 
     def _share(self, name: str, step: int, max_steps: int) -> float:
-        """How much of the way is done, in [0, 1]."""
+        """Share of the schedule that is done, in [0, 1]."""
         schedule = self.schedules[name]
         duration = self.schedule_steps if self.schedule_steps > 1 else round(self.schedule_steps * max_steps)
         if schedule == "constant" or step >= duration:
@@ -119,13 +116,13 @@ class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
         name = type(self).__name__
         stored = state.stateful_callbacks.setdefault(name, self.state())
         if isinstance(stored, list):
-            raise ValueError(f"the trainer has {len(stored)} callbacks {name}; one does alpha and beta.")
+            raise ValueError(f"the trainer has {len(stored)} callbacks {name}; one schedules both alpha and beta.")
         resumed = state.global_step > 0 and stored["attributes"]["targets"] is not None
         self.targets = stored["attributes"]["targets"] if resumed else present
         self._progress = None
         if present not in (self.targets, self._at(state.global_step, state.max_steps)):
             logger.warning(
-                "The schedule goes on to the values of the checkpoint, %s; the model had %s.", self.targets, present
+                "The schedule continues to the targets of the checkpoint, %s; the model had %s.", self.targets, present
             )
         self._set(state.global_step, state.max_steps)
 
@@ -144,7 +141,7 @@ class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
         progress = tuple(self._share(name, step, max_steps) for name in _NAMES)
         if progress != self._progress:
             moving = [name for name in _NAMES if self.schedules[name] in ("linear", "cosine")]
-            # a compiled model would be compiled again for every new number, but not for a new value in a tensor
+            # a compiled model compiles again for every new number, but not for a new value in a tensor
             tensors = [name for name in moving if self._compiled and progress[_NAMES.index(name)] < 1]
             self._live.write(self._at(step, max_steps), tensors)
             self._progress = progress
@@ -158,7 +155,7 @@ def _between(start: float, target: float, share: float) -> float:
 
 
 def _interpolated(tree: Tree, starts: dict[str, float], shares: dict[str, float], name: str | None = None) -> Tree:
-    """A copy in which every number below a key `alpha` or `beta` is on its way."""
+    """A copy in which every number below a key `alpha` or `beta` is interpolated."""
     if isinstance(tree, dict):
         return {
             key: _interpolated(value, starts, shares, key if key in shares else None) for key, value in tree.items()
@@ -168,122 +165,6 @@ def _interpolated(tree: Tree, starts: dict[str, float], shares: dict[str, float]
     return tree if name is None or tree is None else _between(starts[name], tree, shares[name])
 
 
-class LiveSettings:
-    """
-    alpha and beta of a model, wherever they stand: in its modules and in its configurations.
-
-    Args:
-        model (`torch.nn.Module`): A converted model, or one made of Hopfield layers; also wrapped (DDP, FSDP, compiled).
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        model = extract_model_from_parallel(model, keep_torch_compile=False)
-        modules = [module for module in model.modules() if isinstance(module, RetrievalParameters)]
-        self.retrievals = [module for module in modules if isinstance(module, LayerRetrieval)]
-        self.layers = [module for module in modules if not isinstance(module, LayerRetrieval)]
-        self.devices = {
-            child: getattr(next(parent.parameters(), None), "device", None)
-            for parent in model.modules()
-            for child in parent.children()
-            if isinstance(child, RetrievalParameters)
-        }
-        if not modules:
-            raise ValueError(
-                f"{type(model).__name__} has no layer that retrieves sparsely, so there is nothing to schedule. Convert it "
-                "with to_sparse_hopfield."
-            )
-        self.configs = [config for config in configs_of(model) if getattr(config, ATTENTION_NAME, None) is not None]
-        for config in self.configs:
-            config.sparse_hopfield = SparseHopfieldConfig.from_dict(config.sparse_hopfield)
-        if any(self._number_of_config(retrieval) is None for retrieval in self.retrievals):
-            model.config.sparse_hopfield = SparseHopfieldConfig()  # the defaults, until now not written down
-            self.configs.append(model.config)
-        self.places = [(retrieval, self._number_of_config(retrieval)) for retrieval in self.retrievals]
-        self.layer_configs = [
-            config
-            for config in (configs_of(model) if self.layers else [])
-            if config not in self.configs and any(hasattr(config, name) for name in _NAMES)
-        ]
-        if self.layers and not self.layer_configs:
-            logger.warning(
-                "%s has no configuration with the fields alpha and beta: what a schedule sets there is not saved with it.",
-                type(model).__name__,
-            )
-
-    def _number_of_config(self, retrieval: LayerRetrieval) -> int | None:
-        equal = (i for i, config in enumerate(self.configs) if config.sparse_hopfield == retrieval.source)
-        return next(equal, None)
-
-    def refuse_learned(self, names: Iterable[str]) -> None:
-        """Raise if one of these (`"alpha"`, `"beta"`) is learned anywhere."""
-        for name in names:
-            if any(getattr(module, f"learn_{name}") for module in (*self.retrievals, *self.layers)):
-                raise ValueError(
-                    f"{name}_schedule cannot move {name}: the model learns it. Use learn_{name}=False or no schedule."
-                )
-
-    def read(self) -> Tree:
-        """All of them, as JSON can hold them."""
-        return {
-            "configs": [config.sparse_hopfield.to_dict() for config in self.configs],
-            "layer_configs": [
-                {name: getattr(config, name) for name in _NAMES if hasattr(config, name)}
-                for config in self.layer_configs
-            ],
-            "layers": [
-                {"alpha": _plain(module.initial_alpha), "beta": _plain(module.initial_beta)} for module in self.layers
-            ],
-        }
-
-    def write(self, settings: Tree, tensors: Sequence[str] = ()) -> None:
-        """
-        Set all of them.
-
-        Args:
-            settings (`dict`): In the form of [`~LiveSettings.read`].
-            tensors (`Sequence[str]`, *optional*):
-                Which of `"alpha"` and `"beta"` modules are to hold as tensors and not as numbers, for a compiled model.
-        """
-        for config, values in zip(self.configs, settings["configs"], strict=True):
-            config.sparse_hopfield = SparseHopfieldConfig.from_dict(values)
-        for retrieval, number in self.places:
-            source = self.configs[number].sparse_hopfield
-            # a patched family may not tell its heads apart: there it stays a number
-            _give(
-                retrieval,
-                source.for_layer(retrieval.name),
-                () if retrieval.patched_class else tensors,
-                self.devices[retrieval],
-            )
-            retrieval.source = source
-        for config, values in zip(self.layer_configs, settings["layer_configs"], strict=True):
-            for name, value in values.items():
-                setattr(config, name, value)
-        for module, values in zip(self.layers, settings["layers"], strict=True):
-            _give(module, values, tensors, self.devices[module])
-
-
-def _give(
-    module: RetrievalParameters, values: dict[str, Any], tensors: Sequence[str], device: torch.device | None
-) -> None:
-    for name in _NAMES:
-        value = per_head_values(name, values[name], module.num_heads)
-        old = getattr(module, f"initial_{name}")
-        if name not in tensors:
-            setattr(module, f"initial_{name}", value)
-        elif isinstance(old, torch.Tensor):
-            old.copy_(torch.tensor(value))
-        else:
-            setattr(module, f"initial_{name}", torch.tensor(value, device=device).expand(module.num_heads).clone())
-
-
 def _is_compiled(model: nn.Module) -> bool:
-    """Whether the model is compiled, or the trainer has it compiled."""
-    own = any(is_compiled_module(module) or module._compiled_call_impl is not None for module in model.modules())
-    return own or AcceleratorState().dynamo_plugin.backend != DynamoBackend.NO
-
-
-def _plain(value: float | tuple[float, ...] | torch.Tensor) -> float | list[float]:
-    if isinstance(value, torch.Tensor):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
+    """Whether the model is compiled, or the trainer compiles it."""
+    return has_compiled_parts(model) or AcceleratorState().dynamo_plugin.backend != DynamoBackend.NO

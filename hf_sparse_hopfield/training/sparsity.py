@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ..diagnostics.layers import layer_sparsity
+from ..diagnostics.sparsity import layer_sparsity
 
 
 if TYPE_CHECKING:

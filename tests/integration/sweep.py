@@ -198,7 +198,7 @@ _STATES = re.compile(r"state|^(x|inputs|hidden|features|context|query|key|value|
 
 def attention_inputs(module: nn.Module) -> Iterator[dict]:
     """Made-up inputs for an attention module, likely ones first."""
-    parameters = inspect.signature(getattr(type(module), "_dense_forward", type(module).forward)).parameters
+    parameters = inspect.signature(type(module).forward).parameters
     named = {n: p for n, p in parameters.items() if n != "self" and p.kind is p.POSITIONAL_OR_KEYWORD}
     usual = [
         name

@@ -313,7 +313,7 @@ def test_an_attention_module_outside_of_a_model():
     attention = LlamaAttention(config, layer_idx=0)
     states = torch.randn(1, 5, 32)
     positions = LlamaRotaryEmbedding(config)(states, torch.arange(5)[None])
-    with pytest.raises(RuntimeError, match="LlamaAttention has not been given its settings"):
+    with pytest.raises(RuntimeError, match="LlamaAttention has no settings yet"):
         attention(states, positions, None)
     config.sparse_hopfield = {"alpha": 1.5}
     assert attention(states, positions, None)[0].shape == states.shape

@@ -35,8 +35,8 @@ from transformers import (
 )
 
 from hf_sparse_hopfield import SparseHopfieldPooling, to_sparse_hopfield
+from hf_sparse_hopfield.integration.live_settings import LiveSettings
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer
-from hf_sparse_hopfield.training.schedules import LiveSettings
 
 
 VOCABULARY, LENGTH, SAMPLES = 40, 12, 48

@@ -8,8 +8,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from hf_sparse_hopfield import SparseHopfieldConfig, to_sparse_hopfield
+from hf_sparse_hopfield.integration.live_settings import LiveSettings
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldScheduleCallback, SparseHopfieldTrainer
-from hf_sparse_hopfield.training.schedules import LiveSettings
 from tests.tiny_models import tiny_model
 
 from .run_cases import make_data, make_model
@@ -101,7 +101,7 @@ def test_resuming_goes_on_exactly_also_from_the_model_in_the_checkpoint(tmp_path
         make_model({"model": "bert"}, other), tmp_path, **options, resume=str(tmp_path / "checkpoint-2")
     )
     assert resumed.model.config.sparse_hopfield.alpha == 1.8
-    assert "goes on to the values of the checkpoint" in caplog.text
+    assert "continues to the targets of the checkpoint" in caplog.text
 
 
 def test_heads_and_layers_with_values_of_their_own_end_there(tmp_path):
@@ -156,6 +156,15 @@ def test_the_best_model_has_the_alpha_it_was_best_with(tmp_path):
     assert model.config.sparse_hopfield.alpha == 1.5
 
 
+def test_a_schedule_of_alpha_leaves_a_learned_beta_alone(tmp_path):
+    arguments = SparseHopfieldArguments(alpha_schedule="linear", learn_beta=True, hopfield_learning_rate=0.1)
+    _, seen = train(make_model({"model": "bert"}, arguments), tmp_path, sparse=arguments)
+    betas = [beta for _, beta in seen]
+    assert betas[0] == [1.0] * 4
+    for before, now in zip(betas, betas[1:], strict=False):
+        assert before != now
+
+
 @pytest.mark.slow
 def test_a_compiled_model_is_compiled_once(tmp_path):
     import torch._dynamo
@@ -175,7 +184,7 @@ def test_a_compiled_model_is_compiled_once(tmp_path):
             assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
             assert [alpha[0] for alpha, _ in seen] == pytest.approx([1, 1.2, 1.4, 1.6, 1.8])
         assert model.config.sparse_hopfield.alpha == 2.0
-        assert LiveSettings(model).retrievals[0].initial_alpha == 2.0
+        assert LiveSettings(model).retrievals[0].alpha == 2.0
     assert len(results[0]) == 5 and results[0] == pytest.approx(results[1], rel=1e-4)
 
 

@@ -1,0 +1,179 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Changing alpha and beta of a whole model: in its modules and in its configurations, so that what runs is what is saved.
+
+Schedules use [`LiveSettings`], calibration uses [`apply_settings`]. Both write the values of a module with
+[`RetrievalParameters.set`].
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from accelerate.utils import extract_model_from_parallel
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.configuration_utils import PreTrainedConfig
+
+from ..configuration import SparseHopfieldConfig, layer_matches
+from ..parameters import Numbers, RetrievalParameters
+from .binding import ATTENTION_NAME, LayerRetrieval, Site, attention_sites, bind, configs_of
+
+
+logger = logging.getLogger(__name__)
+
+_NAMES = ("alpha", "beta")
+
+
+class LiveSettings:
+    """
+    alpha and beta of a model, in its modules and in its configurations.
+
+    Args:
+        model (`torch.nn.Module`): A converted model, or one made of Hopfield layers; also wrapped (DDP, FSDP, compiled).
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        model = extract_model_from_parallel(model, keep_torch_compile=False)
+        modules = [module for module in model.modules() if isinstance(module, RetrievalParameters)]
+        if not modules:
+            raise ValueError(
+                f"{type(model).__name__} has no layer that retrieves sparsely, so there is nothing to schedule. Convert it "
+                "with to_sparse_hopfield."
+            )
+        self.retrievals = [module for module in modules if isinstance(module, LayerRetrieval)]
+        self.layers = [module for module in modules if not isinstance(module, LayerRetrieval)]
+        self._devices = {
+            child: getattr(next(parent.parameters(), None), "device", None)
+            for parent in model.modules()
+            for child in parent.children()
+            if isinstance(child, RetrievalParameters)
+        }
+        self._find_configs(model)
+        self._find_layer_configs(model)
+
+    def _find_configs(self, model: nn.Module) -> None:
+        """The configurations of converted attention, and which one each module takes its settings from."""
+        self.configs = [config for config in configs_of(model) if getattr(config, ATTENTION_NAME, None) is not None]
+        for config in self.configs:
+            config.sparse_hopfield = SparseHopfieldConfig.from_dict(config.sparse_hopfield)
+        if any(self._number_of_config(retrieval) is None for retrieval in self.retrievals):
+            model.config.sparse_hopfield = SparseHopfieldConfig()  # the defaults, not written down until now
+            self.configs.append(model.config)
+        self._places = [(retrieval, self._number_of_config(retrieval)) for retrieval in self.retrievals]
+
+    def _number_of_config(self, retrieval: LayerRetrieval) -> int | None:
+        equal = (i for i, config in enumerate(self.configs) if config.sparse_hopfield == retrieval.source)
+        return next(equal, None)
+
+    def _find_layer_configs(self, model: nn.Module) -> None:
+        """The configurations with fields alpha and beta, of models made of Hopfield layers."""
+        self.layer_configs = [
+            config
+            for config in (configs_of(model) if self.layers else [])
+            if config not in self.configs and any(hasattr(config, name) for name in _NAMES)
+        ]
+        if self.layers and not self.layer_configs:
+            logger.warning(
+                "%s has no configuration with the fields alpha and beta, so scheduled values are not saved with it.",
+                type(model).__name__,
+            )
+
+    def refuse_learned(self, names: Iterable[str]) -> None:
+        """Raise if one of these (`"alpha"`, `"beta"`) is learned anywhere."""
+        for name in names:
+            if any(getattr(module, f"learn_{name}") for module in (*self.retrievals, *self.layers)):
+                raise ValueError(
+                    f"{name}_schedule cannot move {name}: the model learns it. Use learn_{name}=False or no schedule."
+                )
+
+    def read(self) -> dict[str, Any]:
+        """All values, in a form that JSON can hold."""
+        return {
+            "configs": [config.sparse_hopfield.to_dict() for config in self.configs],
+            "layer_configs": [
+                {name: getattr(config, name) for name in _NAMES if hasattr(config, name)}
+                for config in self.layer_configs
+            ],
+            "layers": [{name: _plain(module.configured(name)) for name in _NAMES} for module in self.layers],
+        }
+
+    def write(self, settings: dict[str, Any], as_tensors: Sequence[str] = (), restart_learned: bool = False) -> None:
+        """
+        Set all values.
+
+        Args:
+            settings (`dict`): In the form of [`~LiveSettings.read`].
+            as_tensors (`Sequence[str]`, *optional*):
+                Which of `"alpha"` and `"beta"` modules hold as tensors, for a compiled model.
+            restart_learned (`bool`, *optional*, defaults to `False`): Also set what is learned, which then continues from
+                the new value.
+        """
+        for config, values in zip(self.configs, settings["configs"], strict=True):
+            config.sparse_hopfield = SparseHopfieldConfig.from_dict(values)
+        for retrieval, number in self._places:
+            source = self.configs[number].sparse_hopfield
+            # a patched family may not keep its heads apart: its values stay numbers
+            tensors = () if retrieval.patched_class else as_tensors
+            self._set(retrieval, source.for_layer(retrieval.name), tensors, restart_learned)
+            retrieval.source = source
+        for config, values in zip(self.layer_configs, settings["layer_configs"], strict=True):
+            for name, value in values.items():
+                setattr(config, name, value)
+        for module, values in zip(self.layers, settings["layers"], strict=True):
+            self._set(module, values, as_tensors, restart_learned)
+
+    def _set(
+        self, module: RetrievalParameters, values: dict[str, Any], as_tensors: Sequence[str], restart_learned: bool
+    ) -> None:
+        written = {name: values[name] for name in _NAMES if restart_learned or not getattr(module, f"learn_{name}")}
+        module.set(**written, as_tensors=as_tensors, device=self._devices[module])
+
+
+def _plain(value: Numbers) -> float | list[float]:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def apply_settings(model: PreTrainedModel, settings: dict[str, dict[str, torch.Tensor]]) -> None:
+    """
+    Write settings of single attention modules into the configuration of a sparse model, and give them to the modules.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
+        settings (`dict[str, dict[str, torch.Tensor]]`): Path of an attention module to its alpha and beta, per head.
+    """
+    if all(getattr(config, ATTENTION_NAME, None) is None for config in configs_of(model)):
+        model.config.sparse_hopfield = SparseHopfieldConfig()
+    sites = [site for site in attention_sites(model) if site.is_sparse]
+    updated: list[tuple[PreTrainedConfig, SparseHopfieldConfig]] = []
+    for config in configs_of(model):
+        if getattr(config, ATTENTION_NAME, None) is None:
+            continue
+        old = SparseHopfieldConfig.from_dict(config.sparse_hopfield)
+        overrides = dict(old.overrides)
+        for site in sites:
+            if site.name in settings and site.settings == old:
+                key = _shortest_name(site, sites, model)
+                values = {name: _number_or_list(value) for name, value in settings[site.name].items()}
+                previous = overrides.pop(key, {})  # to the end: there it wins over patterns
+                overrides[key] = {**previous, **values}
+        updated.append((config, SparseHopfieldConfig.from_dict({**old, "overrides": overrides})))
+    for config, new in updated:
+        config.sparse_hopfield = new
+    bind(model)
+    for module in model.modules():
+        if isinstance(module, LayerRetrieval):
+            module.reset_parameters()
+
+
+def _shortest_name(site: Site, sites: list[Site], model: PreTrainedModel) -> str:
+    """The path of an attention module without the name of the base model, so that the base model alone finds it, too."""
+    short = site.name.removeprefix(f"{model.base_model_prefix}.")
+    matches = [other.name for other in sites if layer_matches(short, other.name)]
+    return short if matches == [site.name] else site.name
+
+
+def _number_or_list(values: torch.Tensor) -> float | list[float]:
+    """Settings as a configuration holds them: rounded to six digits, one number where there is one."""
+    rounded = [float(f"{value:.6g}") for value in values.reshape(-1).tolist()]
+    return rounded if len(rounded) > 1 else rounded[0]
