@@ -42,7 +42,7 @@ def sparse_hopfield_mask(
         *args, **kwargs: As for transformers' `sdpa_mask`.
     """
     if config is not None and uses_additive_masks(type(config)):
-        return eager_mask(*args, config=config, dtype=dtype, **kwargs)
+        return eager_mask(*args, config=config, dtype=dtype, **kwargs)  # type: ignore[misc]  # dtype is by keyword
     return sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
 
 
@@ -97,8 +97,8 @@ def sparse_hopfield_attention_forward(
     )
     seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packed)
     retrieval = _retrieval_of(module)
-    score_options = {"softcap": softcap, "sinks": s_aux}
-    if retrieval is None and _fits_sdpa(seen, scaling, return_weights, **score_options):
+    plain = not return_weights and softcap is None and s_aux is None and not isinstance(scaling, torch.Tensor)
+    if retrieval is None and plain and not (seen.is_causal and seen.sliding_window is not None):
         return sdpa_attention_forward(
             module,
             query,
@@ -106,12 +106,12 @@ def sparse_hopfield_attention_forward(
             seen.value,
             seen.mask,
             dropout=dropout,
-            scaling=scaling,
+            scaling=scaling,  # type: ignore[arg-type]  # `plain`: not a tensor
             is_causal=seen.is_causal,
             position_bias=seen.bias,
         )
     factor, scaling = (scaling, 1.0) if isinstance(scaling, torch.Tensor) else (1.0, scaling)
-    options = {
+    options: dict[str, Any] = {
         "scaling": scaling,
         "mask": seen.mask,
         "bias": seen.bias,
@@ -119,15 +119,21 @@ def sparse_hopfield_attention_forward(
         "sliding_window": seen.sliding_window,
         "dropout": dropout,
         "return_weights": return_weights,
-        **score_options,
+        "softcap": softcap,
+        "sinks": s_aux,
     }
     # rotary embeddings in float32 leave the values in the model's dtype
-    states = (query, seen.key.to(query.dtype), seen.value.to(query.dtype))
-    if retrieval is None:
-        output = retrieve(*states, beta=factor, alpha=1.0, **options)
+    key, value = seen.key.to(query.dtype), seen.value.to(query.dtype)
+    output: Any
+    if retrieval is None:  # a layer that stays dense
+        output = retrieve(query, key, value, beta=factor, alpha=1.0, **options)
     else:
-        own = {"steps": retrieval.steps, "tolerance": retrieval.tolerance, "backend": retrieval.backend}
-        output = retrieve_with(retrieval, *states, factor=factor, **own, **options)
+        own: dict[str, Any] = {
+            "steps": retrieval.steps,
+            "tolerance": retrieval.tolerance,
+            "backend": retrieval.backend,
+        }
+        output = retrieve_with(retrieval, query, key, value, factor=factor, **own, **options)
     output, weights = output if return_weights else (output, None)
     return output.transpose(1, 2).contiguous(), weights
 
@@ -213,18 +219,6 @@ def _both(allowed: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
 
 
-def _fits_sdpa(
-    seen: _Visible,
-    scaling: float | torch.Tensor | None,
-    return_weights: bool,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
-) -> bool:
-    """Whether transformers' own SDPA attention computes a layer that stays dense."""
-    modified = return_weights or softcap is not None or sinks is not None or isinstance(scaling, torch.Tensor)
-    return not modified and not (seen.is_causal and seen.sliding_window is not None)
-
-
 def _retrieval_of(module: torch.nn.Module) -> LayerRetrieval | None:
     """The settings of a module; `None` for a layer that stays dense."""
     retrieval = getattr(module, ATTENTION_NAME, _UNBOUND)
@@ -240,7 +234,8 @@ def _retrieval_of(module: torch.nn.Module) -> LayerRetrieval | None:
             f"{type(module).__name__} has no settings yet, and {settings} depends on the model around it. "
             'Call `model.set_attn_implementation("sparse_hopfield")` on the whole model.'
         )
-    site = Site(type(module).__name__, module, Kind("registry"), [config] if config is not None else [module])
+    configs: list[Any] = [module if config is None else config]
+    site = Site(type(module).__name__, module, Kind("registry"), configs)
     return resolve(site, type(module).__name__)
 
 

@@ -114,7 +114,7 @@ def attention_sites(model: nn.Module) -> list[Site]:
         config = getattr(module, "config", None)
         if isinstance(config, PreTrainedConfig) and not any(config is outer for outer in configs):
             configs = [config, *configs]
-        kind = classify(type(module))
+        kind = classify(type(module))  # type: ignore[arg-type]  # classes are hashable
         if kind is not None and configs:
             sites.append(Site(name, module, kind, configs))
         for child_name, child in module.named_children():
@@ -312,7 +312,7 @@ def _check_layer_names(sites: list[Site], model_name: str) -> None:
         for layer in config.layer_names:
             if any(layer_matches(layer, name) for name in names):
                 continue
-            indices = sorted({layer_index(name) for name in names} - {None})
+            indices = sorted({index for name in names if (index := layer_index(name)) is not None})
             raise ValueError(
                 f"{model_name} has no attention layer {layer!r}, which `sparse_hopfield.layers` or `.overrides` names; it "
                 f"has the layer indices {indices} and the attention modules {shortened(names)}."

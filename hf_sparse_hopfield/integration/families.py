@@ -1,9 +1,9 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Which attention classes are reached how, and which are refused and why. Tables; `patches.py` does the work.
+"""Tables of attention classes: which are patched, which are refused and why. `patches.py` does the work.
 
-Classes are named `folder.ClassName` after their folder in `transformers.models`. A class that fetches its attention
-function from transformers' `ALL_ATTENTION_FUNCTIONS` needs no entry. An attention class that neither does so nor has an
-entry here is refused, so that nothing runs dense without a word.
+Classes are named `folder.ClassName` after their folder in `transformers.models`. A class that takes its attention function
+from transformers' `ALL_ATTENTION_FUNCTIONS` needs no entry. An attention class without that and without an entry here is
+refused, so that nothing runs dense silently.
 """
 
 import functools
@@ -25,7 +25,7 @@ class Kind:
         heads (`str` or `None`):
             Where a patched class has its heads when it normalises scores: `"axis -3"` of `(batch, heads, queries, keys)`,
             another axis, or `"flat"` as `(batch * heads, queries, keys)`; `None` where they are not kept apart.
-        last_only (`bool`): Of the softmaxes in a patched class, only those over the last dimension are over keys.
+        last_only (`bool`): Only softmaxes over the last dimension are over keys.
     """
 
     route: str
@@ -46,7 +46,7 @@ class Kind:
         return self.heads is not None
 
 
-# Classes that compute softmax over the scores of keys themselves, by where their heads are.
+# Classes that compute softmax over the scores of keys themselves, by the place of their heads.
 _PATCHED = {
     "axis -3": """
         aimv2.Aimv2AttentionPoolingHead bark.BarkSelfAttention big_bird.BigBirdSelfAttention
@@ -121,7 +121,7 @@ REFUSED = {
     "yoso.YosoSelfAttention": _HASHED,
 }
 
-# Softmaxes that are not over keys, or with which nothing is read out: they stay as they are.
+# Softmaxes that are not over keys, or whose result reads out nothing: they stay as they are.
 NOT_SCORES = {
     "MultiscaleDeformableAttention": "weights of sampling points, predicted from the query alone",
     "MHAttentionMap": "a map for segmentation, over all heads and places at once; nothing is read out with it",
@@ -153,9 +153,9 @@ _NAMED_ATTENTION = re.compile(r"Att(entio)?n", re.IGNORECASE)
 
 
 @functools.cache
-def classify(cls: type[nn.Module]) -> Kind | None:
+def classify(cls: type) -> Kind | None:
     """
-    How a module class is reached; `None` for a class that is not an attention of its own.
+    How a module class is reached; `None` for a class that is not an attention class itself.
 
     Args:
         cls (`type`): Class of a module.
@@ -173,7 +173,7 @@ def classify(cls: type[nn.Module]) -> Kind | None:
             return unknown
         try:
             source = inspect.getsource(base)
-        except (OSError, TypeError):  # made on the fly, or without source: its bases decide
+        except (OSError, TypeError):  # a class without source: its bases decide
             continue
         if _USES_REGISTRY.search(source):
             return Kind("registry")

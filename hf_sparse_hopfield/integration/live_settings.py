@@ -52,7 +52,7 @@ class LiveSettings:
         self._find_configs(model)
         self._find_layer_configs(model)
 
-    def _find_configs(self, model: nn.Module) -> None:
+    def _find_configs(self, model: Any) -> None:
         """The configurations of converted attention, and which one each module takes its settings from."""
         self.configs = [config for config in configs_of(model) if getattr(config, ATTENTION_NAME, None) is not None]
         for config in self.configs:
@@ -60,7 +60,7 @@ class LiveSettings:
         if any(self._number_of_config(retrieval) is None for retrieval in self.retrievals):
             model.config.sparse_hopfield = SparseHopfieldConfig()  # the defaults, not written down until now
             self.configs.append(model.config)
-        self._places = [(retrieval, self._number_of_config(retrieval)) for retrieval in self.retrievals]
+        self._places = {retrieval: self._number_of_config(retrieval) for retrieval in self.retrievals}
 
     def _number_of_config(self, retrieval: LayerRetrieval) -> int | None:
         equal = (i for i, config in enumerate(self.configs) if config.sparse_hopfield == retrieval.source)
@@ -111,7 +111,8 @@ class LiveSettings:
         """
         for config, values in zip(self.configs, settings["configs"], strict=True):
             config.sparse_hopfield = SparseHopfieldConfig.from_dict(values)
-        for retrieval, number in self._places:
+        for retrieval, number in self._places.items():
+            assert number is not None  # `_find_configs` has added one
             source = self.configs[number].sparse_hopfield
             # a patched family may not keep its heads apart: its values stay numbers
             tensors = () if retrieval.patched_class else as_tensors

@@ -82,7 +82,7 @@ class SparseSoftmax(TorchFunctionMode):
         heads = values.shape[0]
         if self.kind.heads == "flat":
             return values.repeat(scores.shape[0] // heads).view(-1, *(1 for _ in scores.shape[1:]))
-        axis = int(self.kind.heads.removeprefix("axis "))
+        axis = int((self.kind.heads or "axis -3").removeprefix("axis "))
         axis = axis if axis >= 0 else axis + scores.ndim
         if not 0 <= axis < scores.ndim or scores.shape[axis] != heads:
             raise ValueError(
@@ -174,7 +174,7 @@ class SparseSoftmax(TorchFunctionMode):
         return output, weights if need_weights else None
 
 
-def patch(cls: type[torch.nn.Module]) -> None:
+def patch(cls: Any) -> None:
     """
     Let instances of an attention class use their settings, `module.sparse_hopfield`. Those without settings are unaffected.
 
@@ -182,6 +182,7 @@ def patch(cls: type[torch.nn.Module]) -> None:
         cls (`type`): A class whose kind is `"patched"`.
     """
     forward, kind = cls.forward, classify(cls)
+    assert kind is not None  # it is in the table
     if getattr(forward, "kind", None) == kind:  # patched already, perhaps in a base class
         return
 
@@ -195,10 +196,10 @@ def patch(cls: type[torch.nn.Module]) -> None:
         with _softmax_of(retrieval, kind):
             return forward(self, *args, **kwargs)
 
-    sparse_forward.kind = kind
+    setattr(sparse_forward, "kind", kind)  # noqa: B010  (a function has no such attribute for type checkers)
     cls.forward = sparse_forward
     for base in cls.__mro__:
-        module = sys.modules[base.__module__]
+        module: Any = sys.modules[base.__module__]
         # The softmax of SEW-D is an autograd function with a gradient of its own, which a function mode does not see.
         if hasattr(module, "XSoftmax"):
             module.XSoftmax = _PlainXSoftmax
@@ -218,7 +219,7 @@ def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:
     return SparseSoftmax(beta, alpha, kind, retrieval.name)
 
 
-def _carry_settings_over(owner: type[torch.nn.Module]) -> None:
+def _carry_settings_over(owner: Any) -> None:
     original = owner.set_attention_type
     if hasattr(original, "__wrapped__"):
         return

@@ -71,12 +71,12 @@ class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
         SparseHopfieldConfig(alpha=alpha_start, beta=beta_start)  # checks them
         check_duration("schedule_steps", schedule_steps)
         self.targets: Tree = None
-        self._live: LiveSettings | None = None
-        self._progress: tuple[float, float] | None = None
+        self._live: LiveSettings  # from the start of training
+        self._progress: tuple[float, ...] | None = None
 
     def state(self) -> dict[str, Any]:
         """State for a checkpoint: the arguments, and the targets, which a model loaded from the checkpoint does not know."""
-        arguments = {f"{name}_schedule": schedule for name, schedule in self.schedules.items()}
+        arguments: dict[str, Any] = {f"{name}_schedule": schedule for name, schedule in self.schedules.items()}
         arguments |= {f"{name}_start": start for name, start in self.starts.items()}
         return {
             "args": {**arguments, "schedule_steps": self.schedule_steps},
@@ -107,14 +107,16 @@ class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
         return (1 - math.cos(math.pi * share)) / 2 if schedule == "cosine" else 0.0
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
+        model = kwargs["model"]
         self._live = LiveSettings(model)
         self._compiled = _is_compiled(model)
         self._live.refuse_learned(name for name in _NAMES if self.schedules[name] != "constant")
         present = self._live.read()
         name = type(self).__name__
-        stored = state.stateful_callbacks.setdefault(name, self.state())
+        callbacks: Any = state.stateful_callbacks  # a dict while training, whatever its annotation says
+        stored = callbacks.setdefault(name, self.state())
         if isinstance(stored, list):
             raise ValueError(f"the trainer has {len(stored)} callbacks {name}; one schedules both alpha and beta.")
         resumed = state.global_step > 0 and stored["attributes"]["targets"] is not None
@@ -126,12 +128,17 @@ class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
             )
         self._set(state.global_step, state.max_steps)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         self._set(state.global_step, state.max_steps)
 
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs) -> None:
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         best = args.load_best_model_at_end and state.best_model_checkpoint is not None
-        self._live.write(self._at(state.best_global_step if best else state.global_step, state.max_steps))
+        step = state.best_global_step if best else state.global_step
+        self._live.write(self._at(step or 0, state.max_steps))
 
     def _at(self, step: int, max_steps: int) -> Tree:
         shares = {name: self._share(name, step, max_steps) for name in _NAMES}
