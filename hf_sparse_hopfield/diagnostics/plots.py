@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Pictures of what `sparsity.py` and `associations.py` report."""
+"""Plots of the results of `sparsity.py` and `associations.py`."""
 
 import base64
 import html
@@ -23,21 +23,21 @@ _QUANTITIES = {
 
 
 def _padded(rows: list[list[float]]) -> list[list[float]]:
-    # modules may differ in their number of heads; NaN stays blank in a heat-map
+    # layers may differ in their number of heads; NaN stays blank in a heat map
     width = max(len(row) for row in rows)
     return [[float(value) for value in row] + [float("nan")] * (width - len(row)) for row in rows]
 
 
 def plot_sparsity(report: SparsityReport, path: str | os.PathLike | None = None) -> Any:
     """
-    Heat-maps of a report: one row for each attention module, one column for each head; dead heads are crossed out.
+    Heat maps of a report: one row per layer, one column per head; dead heads are crossed out.
 
     Args:
         report ([`SparsityReport`]): From [`sparsity_report`].
-        path (`str`, *optional*): Where to save the picture.
+        path (`str`, *optional*): File to save the plot to.
 
     Returns:
-        `matplotlib.figure.Figure`: The picture. matplotlib does not keep it.
+        `matplotlib.figure.Figure`: The plot. matplotlib does not keep it.
     """
     figure_class = require("matplotlib.figure", "cli").Figure
     names = list(report.layers)
@@ -65,16 +65,16 @@ def plot_associations(
     key_labels: list[str] | None = None,
 ) -> Any:
     """
-    The weights of the heads of one attention module on one sample; what is exactly zero is white.
+    The weights of the heads of one layer on one sample. Weights that are exactly zero are white.
 
     Args:
         weights (`torch.Tensor` of shape `(heads, queries, keys)`): For example `record_associations(...)[name][0]`.
-        path (`str`, *optional*): Where to save the picture.
-        query_labels (`list[str]`, *optional*): What to write at the queries, such as tokens.
-        key_labels (`list[str]`, *optional*): What to write at the keys; defaults to `query_labels`.
+        path (`str`, *optional*): File to save the plot to.
+        query_labels (`list[str]`, *optional*): Labels of the queries, such as tokens.
+        key_labels (`list[str]`, *optional*): Labels of the keys; defaults to `query_labels`.
 
     Returns:
-        `matplotlib.figure.Figure`: The picture. matplotlib does not keep it.
+        `matplotlib.figure.Figure`: The plot. matplotlib does not keep it.
     """
     if weights.ndim != 3:
         raise ValueError(f"weights must be (heads, queries, keys), of one sample, got shape {tuple(weights.shape)}.")
@@ -103,11 +103,11 @@ def plot_associations(
 
 def write_html_report(report: SparsityReport, path: str | os.PathLike, title: str) -> None:
     """
-    One file with the heat-maps and a table of every head; it needs nothing else to be shown.
+    Write the heat maps and a table of every head to one self-contained HTML file.
 
     Args:
         report ([`SparsityReport`]): From [`sparsity_report`].
-        path (`str`): Where to write it.
+        path (`str`): The file.
         title (`str`): Its heading.
     """
     picture = io.BytesIO()
@@ -118,15 +118,15 @@ def write_html_report(report: SparsityReport, path: str | os.PathLike, title: st
         for head in range(len(layer["alpha"])):
             cells = [html.escape(name), str(head), *(_cell(layer[column][head]) for column in columns)]
             lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    header = "".join(f"<th>{column}</th>" for column in ("module", "head", *columns))
+    header = "".join(f"<th>{column}</th>" for column in ("layer", "head", *columns))
     encoded = base64.b64encode(picture.getvalue()).decode()
     Path(path).write_text(
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{html.escape(title)}</title>"
         "<style>body{font-family:sans-serif;margin:2em}table{border-collapse:collapse}"
         "td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #ddd}td:first-child{text-align:left}</style>"
         f"<h1>{html.escape(title)}</h1><p>{report.share:.2%} of the visible keys get weight; "
-        f"{len(report.dead_heads)} dead heads; {report.rows} rows looked at in each attention module.</p>"
-        f"<img style='max-width:100%' alt='heat-maps of all heads' src='data:image/png;base64,{encoded}'>"
+        f"{len(report.dead_heads)} dead heads; {report.rows} rows counted in each layer.</p>"
+        f"<img style='max-width:100%' alt='heat maps of all heads' src='data:image/png;base64,{encoded}'>"
         f"<table><tr>{header}</tr>{''.join(lines)}</table></html>\n",
         encoding="utf-8",
     )

@@ -1,0 +1,29 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+import pytest
+
+from hf_sparse_hopfield import to_sparse_hopfield
+from hf_sparse_hopfield.diagnostics import (
+    plot_associations,
+    plot_sparsity,
+    record_associations,
+    sparsity_report,
+    write_html_report,
+)
+
+from ..tiny_models import tiny_inputs, tiny_model
+
+
+def test_pictures(tmp_path):
+    model = to_sparse_hopfield(tiny_model("bert"), {"beta": 3.0})
+    inputs = tiny_inputs("bert")
+    report = sparsity_report(model, [inputs])
+    plot_sparsity(report, tmp_path / "heads.png")
+    weights = next(iter(record_associations(model, inputs).values()))
+    plot_associations(weights[0], tmp_path / "weights.png", query_labels=list("abcdefghi"))
+    write_html_report(report, tmp_path / "report.html", "A & B")
+    for name in ("heads.png", "weights.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "report.html").read_text()
+    assert "A &amp; B" in text and text.count("<tr>") == 9 and "data:image/png;base64," in text
+    with pytest.raises(ValueError, match="one sample"):
+        plot_associations(weights)
