@@ -254,6 +254,7 @@ def _show_conversion(
         target_support=TARGET_SUPPORT,
         search_batches=4,
         refine_steps=REFINE_STEPS,
+        learning_rate=0.05,
         progress=console.is_terminal,
     )
     add("beta calibrated", report.seconds)

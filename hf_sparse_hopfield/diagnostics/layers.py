@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..backends import Backend, RetrievalProblem, RetrievalResult, register_backend, select_backend, unregister_backend
-from ..calibration.refinement import evaluating, on_device
+from ..evaluation import evaluating, on_device
 from ..integration.binding import LayerRetrieval
 from ..layers import RetrievalParameters
 from ..observation import sampled
