@@ -127,8 +127,8 @@ def refine(
             optimizer.step()
             losses.append(loss.item())
             parameters = [parameter.detach() for parameter in refiner.parameters()]
-            state = {"parameters": parameters, "optimizer": optimizer.state_dict(), "begin": begin, "losses": losses}
-            record.save(refining=state)
+            progress_made = {"begin": begin, "steps": step + 1, "losses": losses}
+            record.save(refining={**progress_made, "parameters": parameters, "optimizer": optimizer.state_dict()})
             bar.set_postfix(loss=f"{losses[-1]:.4f}")
             bar.update()
     return losses
