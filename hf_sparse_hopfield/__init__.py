@@ -13,6 +13,7 @@ from .version import __version__
 
 
 _MODULE_OF = {
+    "CalibrationOptions": "calibration.recipe",
     "HopfieldMemory": "layers",
     "PolynomialMemory": "layers",
     "SparseHopfield": "layers",
@@ -23,7 +24,7 @@ _MODULE_OF = {
     "SparseHopfieldLayer": "layers",
     "SparseHopfieldMultipleInstanceConfig": "models",
     "SparseHopfieldPooling": "layers",
-    "calibrate": "calibration",
+    "calibrate": "calibration.calibration",
     "conjugate": "functional",
     "energy": "functional",
     "entmax": "functional",
@@ -37,7 +38,8 @@ _MODULE_OF = {
 __all__ = sorted([*_MODULE_OF, "__version__"])
 
 if TYPE_CHECKING:
-    from .calibration.calibrate import calibrate
+    from .calibration.calibration import calibrate
+    from .calibration.recipe import CalibrationOptions
     from .configuration import SparseHopfieldConfig
     from .functional import conjugate, energy, entmax, explain_backend, retrieve, sparsemax
     from .integration.convert import to_dense, to_sparse_hopfield

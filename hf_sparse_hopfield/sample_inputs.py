@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from .calibration.refinement import main_output, on_device
+from .calibration.recipe import InputOptions
+from .evaluation import main_output, on_device
 
 
 def read_text(path: str | os.PathLike) -> str:
@@ -26,10 +27,10 @@ def text_batches(
     tokenizer: Any,
     text: str,
     *,
-    length: int = 512,
+    length: int = InputOptions.length,
     count: int = 8,
-    batch_size: int = 1,
-    seed: int = 0,
+    batch_size: int = InputOptions.batch_size,
+    seed: int = InputOptions.seed,
     spread: bool = True,
 ) -> list[dict[str, torch.Tensor]]:
     """

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hf_sparse_hopfield import SparseHopfield, to_sparse_hopfield
-from hf_sparse_hopfield.calibration.calibrate import calibrate
+from hf_sparse_hopfield.calibration.calibration import calibrate
 from hf_sparse_hopfield.observation import (
     Observer,
     OwnSettings,

@@ -17,6 +17,7 @@ import hf_sparse_hopfield
 
 ROOT = pathlib.Path(__file__).parent.parent
 PUBLIC = [
+    "CalibrationOptions",
     "HopfieldMemory",
     "PolynomialMemory",
     "SparseHopfield",

@@ -1,7 +1,30 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Choosing alpha and beta of every head, so that a sparse model does what the dense model did."""
+"""Choose alpha and beta of every head, so that a sparse model does what the dense model did.
 
-from .calibrate import CalibrationReport, calibrate
+- `calibration.py`: [`calibrate`], the steps in order
+- `recipe.py`: the options and their defaults, for Python, the command line and training scripts alike
+- `head_search.py`: the search for each head alone
+- `budget.py`: the sparsest model within a share of the dense loss
+- `refinement.py`: gradient steps on all heads together
+- `comparison.py`: the sparse model beside its dense twin
+- `report.py`: the result
+- `resume.py`: the file from which an interrupted calibration resumes
+
+Names load on first use, so that the command line reads the recipe without importing torch.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
 
 
-__all__ = ["CalibrationReport", "calibrate"]
+_MODULE_OF = {"CalibrationOptions": "recipe", "CalibrationReport": "report", "calibrate": "calibration"}
+
+__all__ = sorted(_MODULE_OF)
+
+if TYPE_CHECKING:
+    from .calibration import calibrate
+    from .recipe import CalibrationOptions
+    from .report import CalibrationReport
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

@@ -1,75 +1,34 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The search for beta (and alpha) of every head, while batches stream by: sums over rows are all that it keeps."""
+"""The search for beta (and alpha) of every head. It sees each batch once and keeps nothing but sums over rows."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from ..backends import RetrievalProblem
-from ..integration.binding import LayerRetrieval
+from ..backends import RetrievalProblem, RetrievalResult
 from ..observation import Observer, Setting, evaluate, evaluate_dense, sampled
+from ..parameters import RetrievalParameters
+from .recipe import CalibrationOptions
 
 
-OBJECTIVES = ("output", "kl", "support")
-
-# beta = 2 ** exponent. From the first batch a head gets five exponents around its best coarse one; those of all batches
-# are summed, and a parabola through the best three gives the exponent in between. A small support may take a beta that
-# no small error does.
+# beta = 2 ** exponent. The first batch gives each head five exponents around its best coarse one. Errors with these are
+# summed over all batches, and a parabola through the best three gives the exponent in between. A small support may need a
+# larger beta than any small error does.
 _COARSE = tuple(range(-7, 3))
 _COARSE_FOR_SUPPORT = tuple(range(-7, 9))
 _FINE = (-1.0, -0.5, 0.0, 0.5, 1.0)
 _COUNTED = 4
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """
-    How to search.
-
-    Args:
-        objective (`str`): One of `OBJECTIVES`.
-        target_support (`float`, *optional*): For `"support"`: the share of the visible keys that is to get weight.
-        layerwise (`bool`): Let the model go on with the best settings so far instead of dense attention.
-        max_error (`float`): Where several alphas are tried: the error that the chosen one may have.
-        rows (`int`): How many queries of a batch to look at in each attention module.
-        seed (`int`): Chooses these queries.
-    """
-
-    objective: str
-    target_support: float | None
-    layerwise: bool
-    max_error: float
-    rows: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective must be one of {OBJECTIVES}, got {self.objective!r}.")
-        if (self.objective == "support") != (self.target_support is not None):
-            raise ValueError(
-                "target_support goes with objective='support', got "
-                f"target_support={self.target_support}, objective={self.objective!r}."
-            )
-        if self.target_support is not None and not 0 < self.target_support < 1:
-            raise ValueError(
-                f"target_support must lie in (0, 1), a share of the visible keys, got {self.target_support}."
-            )
-        if not 0 < self.max_error < math.inf:
-            raise ValueError(f"max_error must be a positive number, got {self.max_error!r}.")
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
-            raise ValueError(f"rows must be an integer of at least 1, got {self.rows!r}.")
-
-
 @dataclass
 class HeadSums:
     """
-    What has been summed up for one attention module and one alpha.
+    The sums for one attention module and one alpha.
 
     Args:
-        exponents (`torch.Tensor` of shape `(betas, heads)`): log2 of the betas that are tried.
+        exponents (`torch.Tensor` of shape `(betas, heads)`): log2 of the betas to try.
         error (`torch.Tensor` of shape `(betas, heads)`): Sum of the objective over rows.
         support (`torch.Tensor` of shape `(betas, heads)`): Sum of the support sizes over rows.
     """
@@ -80,12 +39,75 @@ class HeadSums:
 
 
 class Choice(NamedTuple):
-    """What was chosen for the heads of an attention module, one number each: error and support come with it."""
+    """The settings chosen for the heads of an attention module, and the error and support that come with them."""
 
     alpha: torch.Tensor
     beta: torch.Tensor
     error: torch.Tensor
     support: torch.Tensor
+
+
+class _Trials:
+    """
+    Some rows of one retrieval, on which to try settings. All results are sums over these rows, one per head.
+
+    Args:
+        problem ([`RetrievalProblem`]): What an attention module retrieves in the dense model.
+        options ([`CalibrationOptions`]): Objective and number of rows.
+        per_head (`bool`): Whether the module can have one setting per head; if not, heads are summed.
+        generator (`torch.Generator`): Chooses the rows.
+    """
+
+    def __init__(
+        self, problem: RetrievalProblem, options: CalibrationOptions, per_head: bool, generator: torch.Generator
+    ) -> None:
+        self.objective, self.per_head = options.objective, per_head
+        self.problem, self.visible = sampled(problem, options.rows, generator)
+        # Outputs come from the fastest backend. Support needs weights, which only the slowest backend returns, so it is
+        # counted on fewer rows.
+        self.counted, self.counted_visible = self.problem, self.visible
+        if self.objective == "output":
+            self.counted, self.counted_visible = sampled(self.problem, max(1, options.rows // _COUNTED), generator)
+        self.dense = evaluate_dense(self.problem, return_weights=self.objective == "kl")
+
+    def scale(self) -> torch.Tensor:
+        """Return what errors are relative to: the energy of the dense outputs; for "kl" the number of rows."""
+        energy = self.dense.output.float().square().sum(-1)
+        return self._total(torch.ones_like(energy) if self.objective == "kl" else energy, self.visible)
+
+    def visible_keys(self) -> torch.Tensor:
+        """Return the number of visible keys, in the rows on which support is counted."""
+        heads = self.problem.query.shape[1]
+        return self._total(self.counted_visible.expand(-1, heads, -1).float(), self.counted_visible)
+
+    def measure(self, alpha: Setting, exponents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """
+        Return the error and the support of settings.
+
+        Args:
+            alpha (`float` or `torch.Tensor` of shape `(heads,)`): Member of the entmax family.
+            exponents (`torch.Tensor` of shape `(heads,)`): log2 of beta.
+        """
+        beta = torch.exp2(exponents).float()
+        result = evaluate(self.counted, beta, alpha, return_weights=True, backend="reference")
+        weights = _weights(result)
+        support = self._total((weights > 0).sum(-1).float(), self.counted_visible)
+        if self.objective == "kl":
+            ratio = (weights / _weights(self.dense).clamp_min(1e-30)).clamp_min(1e-30).log()
+            return self._total((weights * ratio).float().sum(-1), self.visible), support
+        output = result.output if self.counted is self.problem else evaluate(self.problem, beta, alpha).output
+        return self._total((output - self.dense.output).float().square().sum(-1), self.visible), support
+
+    def _total(self, tensor: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+        """Sum over batch and queries, without padding: `(batch, heads, queries)` to `(heads,)`."""
+        padding = (visible == 0).expand(-1, tensor.shape[1], -1)
+        summed = tensor.masked_fill(padding, 0).double().sum((0, 2)).cpu()
+        return summed if self.per_head else summed.sum(0, keepdim=True)
+
+
+def _weights(result: RetrievalResult) -> torch.Tensor:
+    assert result.weights is not None  # asked for with return_weights
+    return result.weights
 
 
 class HeadSearch(Observer):
@@ -94,74 +116,57 @@ class HeadSearch(Observer):
 
     Args:
         alphas (`dict[str, list[float | torch.Tensor]]`):
-            For each attention module the alphas to try, rising; if there are several, each head gets one between them.
+            The alphas to try for each attention module, rising. If there are several, each head gets one between them.
         per_head (`dict[str, bool]`): Whether an attention module can have one setting per head.
-        options ([`SearchOptions`]): How to search.
+        options ([`CalibrationOptions`]): How to search.
     """
 
-    def __init__(self, alphas: dict[str, list[Setting]], per_head: dict[str, bool], options: SearchOptions) -> None:
+    def __init__(
+        self, alphas: dict[str, list[Setting]], per_head: dict[str, bool], options: CalibrationOptions
+    ) -> None:
         self.alphas, self.per_head, self.options = alphas, per_head, options
         self.generator = torch.Generator().manual_seed(options.seed)
         self.sums: dict[str, list[HeadSums]] = {}
-        # What errors are relative to, per head: the energy of the dense outputs, or the number of rows for "kl".
         self.scale: dict[str, torch.Tensor] = {}
         self.visible: dict[str, torch.Tensor] = {}
 
+    @property
+    def reached(self) -> list[str]:
+        """The attention modules that have retrieved something."""
+        return [name for name in self.alphas if name in self.sums]
+
     def observe(self, name: str, problem: RetrievalProblem) -> None:
-        problem, visible = sampled(problem, self.options.rows, self.generator)
-        # Outputs come from the fastest backend; weights, which only the slowest one gives, are needed of fewer rows.
-        counted, counted_visible = problem, visible
-        if self.options.objective == "output":
-            counted, counted_visible = sampled(problem, max(1, self.options.rows // _COUNTED), self.generator)
-        dense = evaluate_dense(problem, return_weights=self.options.objective == "kl")
-        heads = problem.query.shape[1]
-
-        def total(tensor: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:  # (batch, heads, queries) -> (heads,)
-            unused = (visible == 0).expand(-1, heads, -1)
-            summed = tensor.masked_fill(unused, 0).double().sum((0, 2)).cpu()
-            return summed if self.per_head[name] else summed.sum(0, keepdim=True)
-
-        def attempt(alpha: Setting, exponents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            beta = torch.exp2(exponents).float()
-            result = evaluate(counted, beta, alpha, return_weights=True, backend="reference")
-            support = total((result.weights > 0).sum(-1).float(), counted_visible)
-            if self.options.objective == "kl":
-                ratio = (result.weights / dense.weights.clamp_min(1e-30)).clamp_min(1e-30).log()
-                return total((result.weights * ratio).float().sum(-1), visible), support
-            output = result.output if counted is problem else evaluate(problem, beta, alpha).output
-            return total((output - dense.output).float().square().sum(-1), visible), support
-
-        size = dense.output.float().square().sum(-1)
-        # A divergence of weights knows nothing of the values: it is a mean over rows.
-        scale = total(torch.ones_like(size) if self.options.objective == "kl" else size, visible)
-        seen = total(counted_visible.expand(-1, heads, -1).float(), counted_visible)
+        trials = _Trials(problem, self.options, self.per_head[name], self.generator)
+        scale, visible = trials.scale(), trials.visible_keys()
         if name not in self.sums:
-            self.sums[name] = [self._fine(attempt, alpha, seen) for alpha in self.alphas[name]]
+            self.sums[name] = [self._around_best(trials, alpha, visible) for alpha in self.alphas[name]]
         self.scale[name] = self.scale.get(name, 0) + scale
-        self.visible[name] = self.visible.get(name, 0) + seen
+        self.visible[name] = self.visible.get(name, 0) + visible
         for alpha, sums in zip(self.alphas[name], self.sums[name], strict=True):
             for i, exponents in enumerate(sums.exponents):
-                error, support = attempt(alpha, exponents)
+                error, support = trials.measure(alpha, exponents)
                 sums.error[i] += error
                 sums.support[i] += support
 
-    def _fine(self, attempt, alpha: Setting, visible: torch.Tensor) -> HeadSums:
-        exponents = _COARSE_FOR_SUPPORT if self.options.objective == "support" else _COARSE
-        coarse = [attempt(alpha, torch.full_like(visible, exponent)) for exponent in exponents]
+    def _around_best(self, trials: _Trials, alpha: Setting, visible: torch.Tensor) -> HeadSums:
+        """Start sums for the exponents around each head's best coarse one."""
+        target = self.options.target_support
+        exponents = _COARSE if target is None else _COARSE_FOR_SUPPORT
+        coarse = [trials.measure(alpha, torch.full_like(visible, exponent)) for exponent in exponents]
         error, support = (torch.stack(column) for column in zip(*coarse, strict=True))
-        if self.options.objective == "support":
-            error = (support / visible - self.options.target_support).abs()
+        if target is not None:
+            error = (support / visible - target).abs()
         centre = torch.tensor(exponents, dtype=torch.float64)[error.argmin(0)]
         return _no_sums(centre + torch.tensor(_FINE, dtype=torch.float64)[:, None])
 
     def measuring(self, alphas: dict[str, Setting], betas: dict[str, torch.Tensor]) -> "HeadSearch":
-        """A search that tries nothing but these settings of each attention module."""
+        """Return a search that tries only these settings of each attention module."""
         alone = {name: [alpha] for name, alpha in alphas.items()}
         measuring = HeadSearch(alone, self.per_head, dataclasses.replace(self.options, layerwise=False))
         measuring.sums = {name: [_no_sums(beta.double().log2().reshape(1, -1))] for name, beta in betas.items()}
         return measuring
 
-    def settings(self, name: str, retrieval: LayerRetrieval) -> tuple[Setting, Setting] | None:
+    def settings(self, name: str, parameters: RetrievalParameters) -> tuple[Setting, Setting] | None:
         if not self.options.layerwise or name not in self.sums:
             return None
         chosen = self.choose(name)
@@ -170,20 +175,30 @@ class HeadSearch(Observer):
 
     def choose(self, name: str, max_error: float | None = None) -> Choice:
         """
-        What fits the heads of an attention module best, after the batches so far.
+        Return the best settings for the heads of an attention module, after the batches so far.
 
         Args:
             name (`str`): Path of the attention module.
             max_error (`float`, *optional*):
-                Where several alphas were tried: the largest one with this error is chosen. By default that of the options.
+                If several alphas were tried, the largest one with at most this error is chosen. By default the `max_error`
+                of the options.
         """
         if len(self.alphas[name]) > 1:
             return self._largest_alphas(name, self.options.max_error if max_error is None else max_error)
         alpha = torch.as_tensor(self.alphas[name][0], dtype=torch.float64).reshape(-1)
         return Choice(alpha, self.best(name), **self.expected(name))
 
+    def choose_all(self, max_error: float | None = None) -> dict[str, Choice]:
+        """
+        Return the best settings for every attention module that the batches reached.
+
+        Args:
+            max_error (`float`, *optional*): As for [`choose`].
+        """
+        return {name: self.choose(name, max_error) for name in self.reached}
+
     def _largest_alphas(self, name: str, max_error: float) -> Choice:
-        """For each head the largest alpha whose error is allowed, between the alphas that were tried and 1, the dense head."""
+        """Give each head the largest alpha whose error is allowed, interpolated between those tried and 1, the dense head."""
         count = len(self.alphas[name])
         betas = torch.stack([self.best(name, index) for index in range(count)])
         expected = [self.expected(name, index) for index in range(count)]
@@ -192,7 +207,7 @@ class HeadSearch(Observer):
         alphas = torch.tensor([1.0, *self.alphas[name]], dtype=torch.float64)
         betas, errors, supports = (torch.cat(pair) for pair in ((ones, betas), (zeros, errors), (ones, supports)))
         errors = errors.cummax(0).values
-        # number of the first alpha that is too large, or of the last one
+        # index of the first alpha that is too large, or of the last one
         last = (errors <= max_error).sum(0).clamp_max(count)
         low, high = (last - 1).clamp_min(0)[None], last[None]
         span = (errors.gather(0, high) - errors.gather(0, low)).clamp_min(1e-30)
@@ -205,13 +220,11 @@ class HeadSearch(Observer):
         return Choice(between(alphas), between(betas.log()).exp(), between(errors), between(supports))
 
     def best(self, name: str, index: int = 0) -> torch.Tensor:
-        """
-        For the alpha number `index` of an attention module, the beta of each head that fits best.
-        """
+        """Return the best beta of each head, for the alpha with number `index` of an attention module."""
         sums = self.sums[name][index]
         if len(sums.exponents) == 1:  # measuring, not searching
             exponents = sums.exponents[0]
-        elif self.options.objective == "support":
+        elif self.options.target_support is not None:
             exponents = _crossing(sums.exponents, sums.support / self.visible[name], self.options.target_support)
         else:
             exponents = _vertex(sums.exponents, sums.error)
@@ -219,7 +232,8 @@ class HeadSearch(Observer):
 
     def expected(self, name: str, index: int = 0) -> dict[str, torch.Tensor]:
         """
-        `error` (relative to the energy of the output; for "kl" in nats), and `support` as a share of the visible keys, of each head with its best beta for an alpha.
+        Return what each head reaches with its best beta for an alpha: `error`, relative to the energy of the output (for
+        "kl" in nats), and `support`, as a share of the visible keys.
         """
         sums = self.sums[name][index]
         if len(sums.exponents) == 1:
@@ -232,8 +246,8 @@ class HeadSearch(Observer):
             "support": support / self.visible[name].clamp_min(1),
         }
 
-    def state_dict(self) -> dict:
-        """Everything that the search has summed up, for `torch.save`."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return all sums so far, for `torch.save`."""
         return {
             "sums": {name: [vars(sums) for sums in several] for name, several in self.sums.items()},
             "scale": self.scale,
@@ -241,8 +255,8 @@ class HeadSearch(Observer):
             "generator": self.generator.get_state(),
         }
 
-    def load_state_dict(self, state: dict) -> None:
-        """Go on from a `state_dict`."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a `state_dict`."""
         self.sums = {name: [HeadSums(**sums) for sums in several] for name, several in state["sums"].items()}
         self.scale, self.visible = state["scale"], state["visible"]
         self.generator.set_state(state["generator"])
@@ -253,7 +267,7 @@ def _no_sums(exponents: torch.Tensor) -> HeadSums:
 
 
 def _vertex(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Where the parabola through the lowest point and its neighbours has its minimum; columns are independent."""
+    """Return where the parabola through the lowest point and its neighbours has its minimum, for each column."""
     middle = y.argmin(0).clamp(1, len(y) - 2)
 
     def at(values: torch.Tensor, offset: int) -> torch.Tensor:
@@ -266,7 +280,7 @@ def _vertex(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def _crossing(x: torch.Tensor, y: torch.Tensor, target: float) -> torch.Tensor:
-    """Where falling columns `y` reach `target`, by linear interpolation; the nearest end if they do not."""
+    """Return where falling columns `y` reach `target`, by linear interpolation, or the nearest end if they do not."""
     after = (y > target).sum(0).clamp(1, len(y) - 1)
 
     def at(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
@@ -278,7 +292,7 @@ def _crossing(x: torch.Tensor, y: torch.Tensor, target: float) -> torch.Tensor:
 
 
 def _interpolated(x: torch.Tensor, y: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-    """Columns `y` at `place`, by the parabola through the nearest points `x`, which are evenly spaced."""
+    """Return columns `y` at `place`, by the parabola through the nearest of the evenly spaced points `x`."""
     position = ((place - x[0]) / (x[1] - x[0])).clamp(0, len(x) - 1)
     middle = position.round().long().clamp(1, len(x) - 2)
     left, centre, right = (y.gather(0, (middle + offset)[None])[0] for offset in (-1, 0, 1))

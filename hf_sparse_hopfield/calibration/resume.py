@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""A file from which an interrupted calibration goes on, and how it knows that it is the same calibration."""
+"""The file from which an interrupted calibration resumes, and the check that it belongs to the same calibration."""
 
 import hashlib
 import os
@@ -11,15 +11,17 @@ import torch
 from torch import nn
 
 
-_SAMPLED = 64  # numbers of a weight
+_SAMPLED = 64  # numbers of a weight that go into its fingerprint
 
 
 class Record:
     """
-    What a calibration has reached, kept in a file; kept nowhere if there is none.
+    The state of a calibration, kept in a file.
 
     Args:
-        path (`str`, *optional*): The file. What is there already is read, and refused if it is of another calibration.
+        path (`str`, *optional*):
+            The file. If it exists, it is read, and refused if it belongs to another calibration. Without a file, nothing
+            is kept.
         identity (`dict[str, str]`): What tells one calibration from another, by name.
     """
 
@@ -31,26 +33,11 @@ class Record:
         if not self.path.absolute().parent.is_dir():
             raise FileNotFoundError(f"resume_from={str(path)!r} cannot be written: its directory does not exist.")
         if self.path.exists():
-            self.state = self._read()
+            self.state = _read(self.path)
             was = self.state["identity"]
-            self._refuse(name for name in identity if was.get(name) != identity[name])
+            self._refuse([name for name in identity if was.get(name) != identity[name]])
 
-    def _read(self) -> dict[str, Any]:
-        try:
-            state = torch.load(self.path, weights_only=True)
-            if isinstance(state["identity"], dict):
-                return state
-        except Exception as error:  # a damaged file may fail in any way
-            raise ValueError(
-                f"resume_from={str(self.path)!r} is damaged or holds something else than the state of a calibration: "
-                "remove it, or name another file."
-            ) from error
-        raise ValueError(
-            f"resume_from={str(self.path)!r} comes from another version: remove it, or name another file."
-        )
-
-    def _refuse(self, differing: Any) -> None:
-        differing = list(differing)
+    def _refuse(self, differing: list[str]) -> None:
         if differing:
             raise ValueError(
                 f"resume_from={str(self.path)!r} comes from a calibration with another model, other data or other "
@@ -58,7 +45,7 @@ class Record:
             )
 
     def check_first_batch(self, batch: Mapping[str, Any]) -> None:
-        """Refuse other data than before. Batches may come only once, so the first one is known when it is there."""
+        """Refuse other data than before, as seen by the first batch: an iterator does not show more in advance."""
         if self.path is None:
             return
         fingerprint = batch_fingerprint(batch)
@@ -66,7 +53,7 @@ class Record:
             self._refuse(["the first batch"])
 
     def save(self, **state: Any) -> None:
-        """Keep these parts of the state, besides the others."""
+        """Update these parts of the state, and write it."""
         if self.path is None:
             return
         self.state |= state
@@ -75,8 +62,21 @@ class Record:
         os.replace(beside, self.path)
 
 
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        state = torch.load(path, weights_only=True)
+        if isinstance(state["identity"], dict):
+            return state
+    except Exception as error:  # a damaged file may fail in any way
+        raise ValueError(
+            f"resume_from={str(path)!r} is damaged or holds something other than the state of a calibration: remove it, or "
+            "name another file."
+        ) from error
+    raise ValueError(f"resume_from={str(path)!r} was written by another version: remove it, or name another file.")
+
+
 def weights_fingerprint(model: nn.Module) -> str:
-    """Names, shapes and a few numbers of each weight, as one short string. What is learned about retrieval does not count."""
+    """Hash the name, shape and a few numbers of each weight. Learned alpha and beta do not count."""
     digest = hashlib.sha256()
     for name, weight in model.state_dict().items():
         if ".sparse_hopfield." in f".{name}":
@@ -87,7 +87,7 @@ def weights_fingerprint(model: nn.Module) -> str:
 
 
 def batch_fingerprint(batch: Mapping[str, Any]) -> str:
-    """All of a batch, as one short string."""
+    """Hash a whole batch."""
     digest = hashlib.sha256()
     for name, value in batch.items():
         if isinstance(value, torch.Tensor):

@@ -28,9 +28,11 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from ..calibration.calibrate import CalibrationReport, calibrate
-from ..calibration.refinement import compare_with_dense, main_output
+from ..calibration.calibration import calibrate
+from ..calibration.comparison import compare_with_dense
+from ..calibration.report import CalibrationReport
 from ..configuration import SparseHopfieldConfig
+from ..evaluation import main_output
 from ..files import check_output, new_directory
 from ..hub.cards import CARD_FILE, PLOT_FILE
 from ..hub.push import model_card

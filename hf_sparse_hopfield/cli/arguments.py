@@ -2,111 +2,91 @@
 """What several commands share: arguments, inputs, printing."""
 
 import argparse
+import dataclasses
 import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+import typing
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..calibration.recipe import REFINEMENT, CalibrationOptions, InputOptions, usual_batches
 from ..extras import require
 
 
-# Steps of refinement and their learning rate. Sparsemax starts further from the dense model and has further to go.
-REFINEMENT = (32, 0.05)
-SPARSEMAX_REFINEMENT = (64, 0.1)
+def _option_names(options: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(options) if "help" in field.metadata)
 
 
-# What is used where nothing is said. The parsers do not know it, so that a command can tell what was said.
-DEFAULTS = {
-    "batch_size": 1,
-    "length": 512,
-    "seed": 0,
-    "objective": "output",
-    "refine_on": "auto",
-    "max_error": 0.05,
-    "search_batches": 8,
-    "rows": 64,
-}
-INPUT_ARGUMENTS = ("batches", "batch_size", "length", "seed")
-CALIBRATION_ARGUMENTS = (
-    *("objective", "target_support", "layerwise", "refine_steps", "refine_on", "learning_rate", "max_error", "budget"),
-    *("search_batches", "rows", "resume_from"),
-)
+INPUT_ARGUMENTS = ("batches", *_option_names(InputOptions))
+CALIBRATION_ARGUMENTS = (*_option_names(CalibrationOptions), "resume_from")
+
+
+def _add_options(group: argparse._ArgumentGroup, options: type) -> None:
+    """
+    Declare an argument for each field of a dataclass that has a help text.
+
+    The default of every argument is `None`, so that a command can tell what the user gave; the dataclass has the defaults.
+    """
+    types = typing.get_type_hints(options)
+    for field in dataclasses.fields(options):
+        if "help" not in field.metadata:
+            continue
+        kind = (typing.get_args(types[field.name]) or (types[field.name],))[0]
+        help_text = field.metadata["help"]
+        if kind is bool:
+            group.add_argument(f"--{field.name}", action="store_true", default=None, help=help_text)
+            continue
+        if field.default is not None:
+            help_text += f" (default: {field.default})"
+        group.add_argument(f"--{field.name}", type=kind, choices=field.metadata.get("choices"), help=help_text)
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, purpose: str, batches: int | None = 8) -> None:
-    """Arguments for a text, or random inputs, to run a model on."""
+    """
+    Declare the arguments for a text, or random inputs, to run a model on.
+
+    Args:
+        parser (`argparse.ArgumentParser`): The parser of a command.
+        purpose (`str`): What the inputs are for, for the help.
+        batches (`int`, *optional*, defaults to 8): Default of `--batches`; `None`: as many as calibration needs.
+    """
     group = parser.add_argument_group(f"what to {purpose} on")
     kind = group.add_mutually_exclusive_group()
     kind.add_argument("--text", help="text file in UTF-8, may be .gz")
     kind.add_argument(
-        "--random", action="store_true", help="random inputs, where there is no text (such as for images)"
+        "--random", action="store_true", help="random inputs, for models that take no text (such as images)"
     )
-    usual = batches or f"one for every step of refinement, at least {REFINEMENT[0]}"
+    usual = batches or f"one for each step of refinement, at least {REFINEMENT.steps}"
     group.add_argument(
-        "--batches", type=parse_batches, default=batches, help=f"batches, or 'all' of the text (default: {usual})"
+        "--batches",
+        type=parse_batches,
+        default=batches,
+        help=f"number of batches, or 'all' of the text (default: {usual})",
     )
-    group.add_argument("--batch_size", type=int, help=f"samples in a batch (default: {DEFAULTS['batch_size']})")
-    group.add_argument("--length", type=int, help=f"tokens in a window of text (default: {DEFAULTS['length']})")
-    group.add_argument("--seed", type=int, help=f"seed of everything random (default: {DEFAULTS['seed']})")
+    _add_options(group, InputOptions)
 
 
 def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `calibrate`."""
+    """Declare the options of `calibrate`."""
     group = parser.add_argument_group("calibration")
+    _add_options(group, CalibrationOptions)
     group.add_argument(
-        "--objective",
-        choices=("output", "kl", "support"),
-        help=f"what each head minimises (default: {DEFAULTS['objective']})",
+        "--resume_from",
+        help="file that keeps the state of the calibration; if it exists, the calibration resumes from it",
     )
-    group.add_argument("--target_support", type=float, help="share of the visible keys, for --objective support")
-    group.add_argument("--layerwise", action="store_true", help="later layers see the sparse earlier ones")
-    group.add_argument(
-        "--refine_steps",
-        type=int,
-        help="then gradient steps on beta and searched alpha alone, a batch each; no weight changes (default: "
-        f"{REFINEMENT[0]}; {SPARSEMAX_REFINEMENT[0]} for sparsemax; 0, which leaves every head with what is best for it alone, "
-        "for --budget and --objective support)",
-    )
-    group.add_argument(
-        "--refine_on",
-        choices=("auto", "loss", "dense"),
-        help="what these steps minimise: the loss of a causal language model on the text, or the divergence from the "
-        "dense model, which does not adapt to the text (default: the loss where there is one)",
-    )
-    group.add_argument(
-        "--learning_rate",
-        type=float,
-        help=f"of these steps, on log beta (default: {REFINEMENT[1]}; {SPARSEMAX_REFINEMENT[1]} for sparsemax)",
-    )
-    group.add_argument(
-        "--max_error",
-        type=float,
-        help="for --alpha search: relative error of a head, or with --objective kl the divergence of a row in nats "
-        f"(default: {DEFAULTS['max_error']})",
-    )
-    group.add_argument(
-        "--budget", type=float, help="the sparsest model within this share of the dense loss, such as 0.02"
-    )
-    group.add_argument(
-        "--search_batches",
-        type=int,
-        help=f"batches to look at before refining (default: {DEFAULTS['search_batches']})",
-    )
-    group.add_argument("--rows", type=int, help=f"queries of a batch to look at (default: {DEFAULTS['rows']})")
-    group.add_argument("--resume_from", help="file with the state of an interrupted calibration; written on the way")
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments for writing a checkpoint."""
+    """Declare the arguments for writing a checkpoint."""
     group = parser.add_argument_group("output")
-    group.add_argument("--overwrite", action="store_true", help="replace an output directory that exists already")
-    group.add_argument("--no_verify", action="store_true", help="do not load the result and compare its outputs")
-    group.add_argument("--push_to_hub", metavar="OWNER/NAME", help="upload the result to the Hub, too")
-    group.add_argument("--private", action="store_true", help="create the Hub repository private")
+    group.add_argument("--overwrite", action="store_true", help="replace an existing output directory")
+    group.add_argument("--no_verify", action="store_true", help="skip loading the result and comparing its outputs")
+    group.add_argument("--push_to_hub", metavar="OWNER/NAME", help="also upload the result to the Hub")
+    group.add_argument("--private", action="store_true", help="create the Hub repository as private")
 
 
 def check_push(arguments: argparse.Namespace) -> None:
@@ -115,28 +95,41 @@ def check_push(arguments: argparse.Namespace) -> None:
 
     if arguments.push_to_hub is None:
         if arguments.private:
-            raise ValueError("--private says how to create a repository: it needs --push_to_hub OWNER/NAME.")
+            raise ValueError("--private is for the repository of --push_to_hub OWNER/NAME, which is missing.")
         return
     try:
         validate_repo_id(arguments.push_to_hub)
     except HFValidationError as error:
-        raise ValueError(f"--push_to_hub {arguments.push_to_hub!r} is no name of a repository: {error}") from None
+        raise ValueError(f"--push_to_hub {arguments.push_to_hub!r} is not a repository name: {error}") from None
 
 
-def given(arguments: argparse.Namespace, names: tuple[str, ...]) -> list[str]:
-    """Which of these arguments somebody has given."""
-    return [name for name in names if getattr(arguments, name) is not None and getattr(arguments, name) is not False]
+def given(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """Return those of some arguments that the user gave."""
+    values = {name: getattr(arguments, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
-def complete(arguments: argparse.Namespace) -> None:
-    """Fill in what was not said."""
-    for name, value in DEFAULTS.items():
-        if getattr(arguments, name, value) is None:
-            setattr(arguments, name, value)
+def input_options(arguments: argparse.Namespace) -> InputOptions:
+    """Return the options of the inputs, completed by their defaults."""
+    return InputOptions(**given(arguments, _option_names(InputOptions)))
+
+
+def calibration_options(arguments: argparse.Namespace) -> CalibrationOptions:
+    """Return the options for `calibrate`, completed by the recipe. Arguments that would have no effect are refused."""
+    searched = arguments.alpha == "search" and arguments.budget is None
+    if arguments.max_error is not None and not searched:
+        raise ValueError("--max_error is for --alpha search without --budget, which finds it itself.")
+    options = CalibrationOptions(
+        **given(arguments, ("alpha", *_option_names(CalibrationOptions))), seed=input_options(arguments).seed
+    )
+    unused = given(arguments, ("refine_on", "learning_rate"))
+    if unused and not options.refines:
+        raise ValueError(f"--{next(iter(unused))} is for refining: it needs --refine_steps.")
+    return options
 
 
 def parse_alpha(text: str) -> float | str:
-    """The value of `--alpha`: a number, or `search`."""
+    """Read the value of `--alpha`: a number, or `search`."""
     if text == "search":
         return text
     try:
@@ -146,7 +139,7 @@ def parse_alpha(text: str) -> float | str:
 
 
 def parse_batches(text: str) -> int:
-    """The value of `--batches`: a number, or `all`."""
+    """Read the value of `--batches`: a number, or `all`."""
     if text == "all":
         return sys.maxsize
     try:
@@ -156,75 +149,39 @@ def parse_batches(text: str) -> int:
 
 
 def show_progress(arguments: argparse.Namespace) -> bool:
-    """Whether a progress bar is of use: somebody looks on, and no machine reads."""
+    """Return whether to show a progress bar: on a terminal, unless the output is JSON."""
     return sys.stderr.isatty() and not arguments.json
 
 
-def complete_calibration(arguments: argparse.Namespace, is_sparsemax: bool) -> None:
-    """Fill in what was not said about calibration and its batches, and refuse what would have no effect."""
-    searched = arguments.alpha == "search" and arguments.budget is None
-    if arguments.max_error is not None and not searched:
-        raise ValueError("--max_error is for --alpha search without --budget, which finds it itself.")
-    steps, learning_rate = SPARSEMAX_REFINEMENT if is_sparsemax else REFINEMENT
-    if arguments.refine_steps is None:  # refining would leave the support or the loss that was asked for
-        arguments.refine_steps = 0 if arguments.objective == "support" or arguments.budget is not None else steps
-    unused = given(arguments, ("refine_on", "learning_rate"))
-    if unused and not arguments.refine_steps:
-        raise ValueError(f"--{unused[0]} is for refining: it needs --refine_steps.")
-    if arguments.learning_rate is None:
-        arguments.learning_rate = learning_rate
-    if arguments.batches is None:
-        arguments.batches = max(arguments.refine_steps, REFINEMENT[0])
-    complete(arguments)
-
-
-def is_sparsemax(source: str, alpha: float | str | None) -> bool:
+def make_batches(arguments: argparse.Namespace, model: Any, tokenizer: Any, count: int) -> list[dict[str, Any]]:
     """
-    Whether what is calibrated is sparsemax, or near it.
+    Make the batches that the arguments ask for.
 
     Args:
-        source (`str`): The checkpoint.
-        alpha (`float` or `str`, *optional*): What was asked for; `None` for what the checkpoint has.
+        arguments (`argparse.Namespace`): With those of [`add_input_arguments`].
+        model ([`~transformers.PreTrainedModel`]): The model that takes them.
+        tokenizer (*optional*): Its tokenizer or processor.
+        count (`int`): Number of batches; `sys.maxsize` for all of the text.
     """
-    if alpha is not None:
-        return alpha != "search" and alpha > 1.75
-    from transformers import AutoConfig
-
-    from ..configuration import SparseHopfieldConfig
-
-    settings = SparseHopfieldConfig.from_dict(getattr(AutoConfig.from_pretrained(source), "sparse_hopfield", None))
-    alphas = [layer["alpha"] for layer in settings.overrides.values() if "alpha" in layer] or [settings.alpha]
-    values = [value for each in alphas for value in (each if isinstance(each, list) else [each])]
-    return sum(values) / len(values) > 1.75
-
-
-def calibration_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments for `calibrate`."""
-    options = {name: getattr(arguments, name) for name in (*CALIBRATION_ARGUMENTS, "seed", "alpha")}
-    return {**options, "progress": show_progress(arguments)}
-
-
-def make_batches(arguments: argparse.Namespace, model: Any, tokenizer: Any) -> list[dict[str, Any]]:
-    """Batches as the arguments ask for them."""
     from ..sample_inputs import check_batch, random_batches, read_text, text_batches
 
-    for name in ("batches", "batch_size", "length"):
-        if getattr(arguments, name) < 1:
-            raise ValueError(f"--{name} must be at least 1, got {getattr(arguments, name)}.")
-    how = {name: getattr(arguments, name) for name in ("batch_size", "length", "seed")}
+    options = input_options(arguments)
+    for name, value in (("batches", count), ("batch_size", options.batch_size), ("length", options.length)):
+        if value < 1:
+            raise ValueError(f"--{name} must be at least 1, got {value}.")
     if arguments.text is None:
-        if arguments.batches == sys.maxsize:
-            raise ValueError("--batches all needs --text: there is no end to random inputs.")
-        return random_batches(model, arguments.batches, **how)
+        if count == sys.maxsize:
+            raise ValueError("--batches all needs --text: random inputs have no end.")
+        return random_batches(model, count, **dataclasses.asdict(options))
     if tokenizer is None:
         raise ValueError("the checkpoint has no tokenizer for --text; use --random.")
-    batches = text_batches(model, tokenizer, read_text(arguments.text), count=arguments.batches, **how)
+    batches = text_batches(model, tokenizer, read_text(arguments.text), count=count, **dataclasses.asdict(options))
     check_batch(model, batches[0])
     return batches
 
 
 def push(arguments: argparse.Namespace, folder: str) -> dict[str, str]:
-    """Upload what was written, if that was asked for."""
+    """Upload the result if `--push_to_hub` asks for it."""
     if arguments.push_to_hub is None:
         return {}
     from ..hub.push import push_folder
@@ -233,14 +190,14 @@ def push(arguments: argparse.Namespace, folder: str) -> dict[str, str]:
 
 
 def check_file(path: str | None) -> None:
-    """Refuse a file that could not be written, before any work."""
+    """Refuse a file whose directory does not exist, before any work."""
     if path is not None and not Path(path).absolute().parent.is_dir():
         raise FileNotFoundError(f"{path!r} cannot be written: there is no directory {str(Path(path).parent)!r}.")
 
 
 @contextmanager
 def new_file(path: str) -> Iterator[Path]:
-    """A file that appears under its name only when the context ends well; yields where to write."""
+    """Yield where to write; the file gets its name only if the context ends without an error."""
     target = Path(path)
     beside = target.with_name(f".partial-{target.name}")
     try:
@@ -270,7 +227,7 @@ def _flat(result: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def console() -> Any:
-    """A rich console on stdout."""
+    """Return a rich console on stdout."""
     return require("rich.console", "cli").Console()
 
 
@@ -283,19 +240,31 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
         config (`dict`, *optional*): The settings to convert with.
         **load_options: For `from_pretrained`.
     """
+    from ..calibration.calibration import planned_refinement
     from ..checkpoints.conversion import convert_checkpoint
 
     check_push(arguments)
-    calibrated = arguments.text is not None or arguments.random
-    if calibrated:
-        alpha = (config or {}).get("alpha", arguments.alpha) if arguments.budget is None else "search"
-        complete_calibration(arguments, is_sparsemax(arguments.source, alpha))
+    calibration: dict[str, Any] = {}
+    if arguments.text is not None or arguments.random:
+        options = calibration_options(arguments)
+
+        def batches(model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+            usual = usual_batches(planned_refinement(model, options))
+            return make_batches(arguments, model, tokenizer, usual if arguments.batches is None else arguments.batches)
+
+        calibration = {
+            "batches": batches,
+            "calibration": {
+                "options": options,
+                "resume_from": arguments.resume_from,
+                "progress": show_progress(arguments),
+            },
+        }
     result = convert_checkpoint(
         arguments.source,
         arguments.output,
         config,
-        batches=(lambda model, tokenizer: make_batches(arguments, model, tokenizer)) if calibrated else None,
-        calibration=calibration_options(arguments) if calibrated else None,
+        **calibration,
         overwrite=arguments.overwrite,
         verify=not arguments.no_verify,
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
@@ -309,7 +278,7 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
 
 
 def _summary(result: dict[str, Any]) -> dict[str, Any]:
-    """The result of converting a checkpoint, with the calibration report in few numbers."""
+    """Return the result of a conversion, with a summary in place of the calibration report."""
     result = dict(result)
     report = result.pop("calibration", None)
     if report is not None:

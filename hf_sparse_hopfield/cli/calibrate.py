@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`calibrate`: choose beta (and alpha) per head of a sparse checkpoint anew."""
+"""`calibrate`: choose new beta (and alpha) for every head of a sparse checkpoint."""
 
 import argparse
 
@@ -7,8 +7,8 @@ from .arguments import add_calibration_arguments, add_input_arguments, add_outpu
 
 
 HELP = "choose beta (and alpha) per head of a sparse checkpoint"
-DESCRIPTION = """Read a checkpoint, choose the settings of every head on a text (or random inputs) so that it does what the dense
-model did, and write the result."""
+DESCRIPTION = """Read a checkpoint, choose the settings of every head on a text (or random inputs) so that the model does what the
+dense one did, and write the result."""
 EXAMPLES = """examples:
   %(prog)s ./smollm2-sparse ./smollm2-calibrated --text wikitext.valid.txt
   %(prog)s ./bert-sparse ./bert-sparser --text corpus.txt --objective support --target_support 0.05"""
@@ -18,14 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("source", help="local directory or Hub id of the checkpoint")
     parser.add_argument("output", help="directory to write")
-    parser.add_argument("--alpha", type=parse_alpha, help="a number for all heads, or 'search' (default: as it is)")
+    parser.add_argument(
+        "--alpha", type=parse_alpha, help="a number for all heads, or 'search' (default: that of the checkpoint)"
+    )
     add_input_arguments(parser, "calibrate", batches=None)
     add_calibration_arguments(parser)
     add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Calibrate."""
+    """Run the command."""
     if arguments.text is None and not arguments.random:
         raise ValueError("there is nothing to calibrate on: give --text FILE or --random.")
     write_sparse(arguments, None)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`convert`: a dense checkpoint into a sparse one, calibrated if there is something to calibrate on, and back."""
+"""`convert`: make a dense checkpoint sparse, calibrated if there are inputs to calibrate on, or a sparse one dense."""
 
 import argparse
 
@@ -17,9 +17,9 @@ from .arguments import (
 
 
 HELP = "make a dense checkpoint sparse, or a sparse one dense"
-DESCRIPTION = """Read a checkpoint (local directory or Hub id), make its attention sparse, write it with tokenizer, calibration
-report and model card. With --text or --random, beta (and, with --alpha search, alpha) is calibrated per head: without
-that, a pretrained model does poorly with alpha above 1."""
+DESCRIPTION = """Read a checkpoint (local directory or Hub id), make its attention sparse, and write it with its tokenizer, a
+calibration report and a model card. --text or --random calibrates beta (and, with --alpha search, alpha) per head; without
+calibration, a pretrained model does poorly with alpha above 1."""
 EXAMPLES = """examples:
   %(prog)s HuggingFaceTB/SmolLM2-135M smollm2-sparse --alpha 1.5 --text wikitext.valid.txt
   %(prog)s ./bert ./bert-sparse --text corpus.txt.gz --alpha search --budget 0.02
@@ -34,13 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("source", help="local directory or Hub id of the checkpoint")
     parser.add_argument("output", help="directory to write")
-    parser.add_argument("--to_dense", action="store_true", help="the way back: a sparse checkpoint into a dense one")
-    parser.add_argument("--gguf_file", help="name of a GGUF file in the source; it is dequantised")
+    parser.add_argument("--to_dense", action="store_true", help="the reverse: make a sparse checkpoint dense")
+    parser.add_argument("--gguf_file", help="name of a GGUF file in the source, to dequantise")
     group = parser.add_argument_group("settings")
     group.add_argument(
         "--alpha", type=parse_alpha, help="1 softmax ... 2 sparsemax, or 'search' per head (default: 2)"
     )
-    group.add_argument("--beta", type=float, help="factor on the model's own scaling, to start from (default: 1)")
+    group.add_argument("--beta", type=float, help="initial factor on the model's own scaling (default: 1)")
     group.add_argument("--steps", type=int, help="retrieval steps (default: 1)")
     group.add_argument("--layers", nargs="+", help="only these layers, by number or name pattern")
     group.add_argument("--learn_beta", action="store_true", help="beta becomes a parameter for fine-tuning")
@@ -51,20 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Convert."""
+    """Run the command."""
     from ..checkpoints.conversion import gguf_options
 
-    wanted = given(arguments, (*CALIBRATION_ARGUMENTS, *INPUT_ARGUMENTS))
+    wanted = [*given(arguments, (*CALIBRATION_ARGUMENTS, *INPUT_ARGUMENTS))]
     if arguments.to_dense:
         wanted += given(arguments, _SETTINGS)
         if wanted:
-            raise ValueError(f"--to_dense gives back what the model was: --{wanted[0]} has no meaning with it.")
+            raise ValueError(f"--to_dense restores the dense model: --{wanted[0]} has no meaning with it.")
         to_dense.run(arguments)
         return
     if arguments.alpha == "search":
         wanted.append("alpha search")
     if wanted and arguments.text is None and not arguments.random:
-        raise ValueError(f"--{wanted[0]} needs something to calibrate on: --text FILE or --random.")
+        raise ValueError(f"--{wanted[0]} needs something to calibrate on: give --text FILE or --random.")
     write_sparse(arguments, _settings(arguments), **(gguf_options(arguments.gguf_file) if arguments.gguf_file else {}))
 
 

@@ -6,7 +6,7 @@ import math
 import sys
 
 from ..extras import require
-from .arguments import add_input_arguments, check_file, complete, console, make_batches, new_file, show_progress
+from .arguments import add_input_arguments, check_file, console, input_options, make_batches, new_file, show_progress
 
 
 HELP = "alpha, beta, steps, support size, entropy and dead heads of a checkpoint"
@@ -37,7 +37,6 @@ def run(arguments: argparse.Namespace) -> None:
     from ..integration.binding import is_bound
     from ..integration.convert import to_sparse_hopfield
 
-    complete(arguments)
     for path in (arguments.png, arguments.html):
         check_file(path)
     model, tokenizer = load_model(arguments.source), load_tokenizer(arguments.source)
@@ -49,9 +48,9 @@ def run(arguments: argparse.Namespace) -> None:
         )
     if arguments.text is None and not arguments.random:
         print("inspecting on random inputs; what heads do on a text, --text FILE shows.", file=sys.stderr)
-    batches = make_batches(arguments, model, tokenizer)
+    batches = make_batches(arguments, model, tokenizer, arguments.batches)
     report = sparsity_report(
-        model, batches, rows=arguments.rows, seed=arguments.seed, progress=show_progress(arguments)
+        model, batches, rows=arguments.rows, seed=input_options(arguments).seed, progress=show_progress(arguments)
     )
     if arguments.png:
         with new_file(arguments.png) as path:

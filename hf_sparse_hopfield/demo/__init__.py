@@ -23,7 +23,7 @@ from transformers import (
     set_seed,
 )
 
-from ..calibration.calibrate import calibrate
+from ..calibration.calibration import calibrate
 from ..diagnostics import plot_associations, plot_sparsity, record_associations, sparsity_report
 from ..extras import require
 from ..files import new_directory
@@ -254,6 +254,7 @@ def _show_conversion(
         target_support=TARGET_SUPPORT,
         search_batches=4,
         refine_steps=REFINE_STEPS,
+        learning_rate=0.05,
         progress=console.is_terminal,
     )
     add("beta calibrated", report.seconds)

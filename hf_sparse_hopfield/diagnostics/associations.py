@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ..backends import RetrievalProblem
-from ..calibration.refinement import evaluating, on_device
+from ..evaluation import evaluating, on_device
 from ..observation import OwnSettings, evaluate_weights, observed
 from ..parameters import RetrievalParameters
 

@@ -11,7 +11,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from ..backends import RetrievalProblem
-from ..calibration.refinement import batch_size, evaluating, on_device
+from ..evaluation import batch_size, evaluating, on_device
 from ..observation import OwnSettings, evaluate_weights, observed, sampled
 from ..parameters import RetrievalParameters
 

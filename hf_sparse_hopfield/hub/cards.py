@@ -22,7 +22,7 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.auto_factory import _BaseAutoModelClass
 from transformers.utils import logging
 
-from ..calibration.calibrate import CalibrationReport
+from ..calibration.report import CalibrationReport
 from ..diagnostics.sparsity import layer_sparsity
 from ..extras import require
 from ..integration.auto import as_sparse_class

@@ -6,14 +6,14 @@ import logging
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..configuration import SparseHopfieldConfig
 
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import TrainerCallback
+    from transformers import PreTrainedModel, TrainerCallback
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +61,14 @@ class SparseHopfieldArguments:
     learn_beta: bool = field(default=False, metadata={"help": "Learn beta, one per head, starting at `beta`."})
     calibration_batches: int = field(
         default=0,
-        metadata={"help": "Choose beta of every head on this many batches before training starts (0: do not)."},
+        metadata={"help": "Calibrate beta of every head on this many batches before training starts (0: do not)."},
     )
-    refine_steps: int = field(
-        default=0, metadata={"help": "Gradient steps on all betas together after calibration; 32 make a difference."}
+    refine_steps: int | None = field(
+        default=None,
+        metadata={
+            "help": "Gradient steps on all betas together after the search of calibration (0: none). By default as many as "
+            "`calibrate` takes: 32, or 64 for sparsemax."
+        },
     )
     alpha_schedule: str = field(
         default="constant",
@@ -100,6 +104,8 @@ class SparseHopfieldArguments:
         SparseHopfieldConfig(beta=self.beta_start)
         for name in ("calibration_batches", "refine_steps", "sparsity_logging_steps"):
             value = getattr(self, name)
+            if name == "refine_steps" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"{name} must be an integer of at least 0, got {value!r}.")
         if self.refine_steps and not self.calibration_batches:
@@ -173,7 +179,7 @@ class SparseHopfieldArguments:
         if has_layers:
             self._warn_of_other_settings(model)
         else:
-            model = to_sparse_hopfield(model, self._settings())
+            model = to_sparse_hopfield(cast("PreTrainedModel", model), self._settings())
         if self.calibration_batches:
             self._calibrate(model, batches)
         return model
@@ -188,7 +194,7 @@ class SparseHopfieldArguments:
         from .schedules import SparseHopfieldScheduleCallback
         from .sparsity import SparsityLoggingCallback
 
-        callbacks = []
+        callbacks: list[TrainerCallback] = []
         if not self.sparse_hopfield:
             return callbacks
         if self.alpha_schedule != "constant" or self.beta_schedule != "constant":
@@ -234,14 +240,14 @@ class SparseHopfieldArguments:
         import torch
         from accelerate.utils import broadcast_object_list
 
-        from ..calibration.calibrate import calibrate
+        from ..calibration.calibration import calibrate
         from ..integration.binding import is_bound
         from ..integration.live_settings import LiveSettings
 
         if not is_bound(model):
             raise ValueError(
                 f"calibration_batches={self.calibration_batches}: {type(model).__name__} is made of Hopfield layers and has "
-                "no dense attention to be calibrated against. Use calibration_batches=0."
+                "no dense attention to calibrate against. Use calibration_batches=0."
             )
         if batches is None:
             raise ValueError(f"calibration_batches={self.calibration_batches} needs batches, got None.")
@@ -250,9 +256,9 @@ class SparseHopfieldArguments:
             raise ValueError(
                 f"calibration_batches={self.calibration_batches}, but there are only {len(batches)} batches."
             )
-        calibrate(model, batches, refine_steps=self.refine_steps)
+        calibrate(cast("PreTrainedModel", model), batches, refine_steps=self.refine_steps)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            # each process may have seen other batches, and none may go on with settings of its own
+            # Each process may have seen other batches; all continue with the settings of the first one.
             live = LiveSettings(model)
             live.write(broadcast_object_list([live.read()])[0], restart_learned=True)
 

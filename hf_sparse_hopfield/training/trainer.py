@@ -8,7 +8,7 @@ from accelerate.utils import broadcast_object_list, extract_model_from_parallel
 from torch import nn
 from transformers import Seq2SeqTrainer, Trainer
 
-from ..calibration.refinement import evaluating
+from ..evaluation import evaluating
 from ..layers import RetrievalParameters
 from .arguments import SparseHopfieldArguments
 from .checkpoints import last_whole_checkpoint

@@ -280,34 +280,6 @@ def test_processors_are_asked_for_their_tokenizer(tmp_path, capsys):
     assert "no tokenizer" in capsys.readouterr().err
 
 
-def test_sparsemax_has_its_own_refinement(source, tmp_path, monkeypatch, capsys):
-    seen = []
-
-    def convert_checkpoint(*args, calibration, **kwargs):
-        seen.append((calibration["refine_steps"], calibration["learning_rate"]))
-        return {}
-
-    monkeypatch.setattr(checkpoints, "convert_checkpoint", convert_checkpoint)
-    usual, sparsemax = (32, 0.05), (64, 0.1)
-    for alpha in (1.5, 2.0):
-        to_sparse_hopfield(tiny_model("llama"), {"alpha": alpha}).save_pretrained(tmp_path / str(alpha))
-    settings = {"alpha": 1.5, "overrides": {0: {"alpha": [2.0, 1.9, 1.8, 1.8]}, 1: {"alpha": 2.0}}}
-    to_sparse_hopfield(tiny_model("llama"), settings).save_pretrained(tmp_path / "searched")
-    for command, origin, alpha, expected in (
-        ("convert", source, ["--alpha", "1.5"], usual),
-        ("convert", source, [], sparsemax),
-        ("convert", source, ["--alpha", "search"], usual),
-        ("calibrate", tmp_path / "1.5", [], usual),
-        ("calibrate", tmp_path / "1.5", ["--alpha", "2"], sparsemax),
-        ("calibrate", tmp_path / "2.0", [], sparsemax),
-        ("calibrate", tmp_path / "2.0", ["--alpha", "search"], usual),
-        ("calibrate", tmp_path / "searched", [], sparsemax),
-        ("calibrate", source, [], sparsemax),
-    ):
-        assert main([command, str(origin), str(tmp_path / "out"), *alpha, "--random"]) == 0
-        assert seen[-1] == expected
-
-
 def test_a_damaged_checkpoint_is_told(source, tmp_path, capsys):
     weights = source / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])

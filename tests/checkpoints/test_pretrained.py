@@ -19,9 +19,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from hf_sparse_hopfield.calibration.calibrate import calibrate
+from hf_sparse_hopfield.calibration.calibration import calibrate
+from hf_sparse_hopfield.calibration.recipe import REFINEMENT, SPARSEMAX_REFINEMENT
 from hf_sparse_hopfield.checkpoints.conversion import gguf_options, load_model, load_tokenizer
-from hf_sparse_hopfield.cli.arguments import REFINEMENT, SPARSEMAX_REFINEMENT
 from hf_sparse_hopfield.demo.text import TEXT
 from hf_sparse_hopfield.diagnostics import sparsity_report
 from hf_sparse_hopfield.observation import Observer, observed
@@ -56,7 +56,7 @@ def test_minilm_embeddings(alpha):
     known, new = sentences[::2], sentences[1::2]
     dense = embeddings(model, tokenizer, new)
     batches = [dict(tokenizer(known[i : i + 16], padding=True, return_tensors="pt")) for i in range(0, len(known), 16)]
-    model, _ = calibrate(model, batches, alpha=alpha, progress=False)
+    model, _ = calibrate(model, batches, alpha=alpha, refine_steps=0, search_batches=None, progress=False)
     cosine = torch.cosine_similarity(embeddings(model, tokenizer, new), dense).mean().item()
     share = sparsity_report(model, [dict(tokenizer(new, padding=True, return_tensors="pt"))]).share
     print(f"MiniLM, alpha {alpha}: cosine {cosine:.4f}, {share:.1%} of the visible keys get weight")
@@ -110,9 +110,8 @@ def perplexity(model, windows):
 )
 def test_smollm2_perplexity(smollm2, alpha, refinement, worst, most_support):
     model, calibration, windows, dense, dense_first = smollm2
-    steps, learning_rate = refinement
-    options = {"refine_steps": steps, "learning_rate": learning_rate, "search_batches": 8}
-    model, report = calibrate(model, calibration[:steps], alpha=alpha, **options)
+    model, report = calibrate(model, calibration[: refinement.steps], alpha=alpha)
+    assert len(report.refined) == refinement.steps and report.batches == 8
     sparse = perplexity(model, windows)
     share = sparsity_report(model, windows[:4], rows=64).share
     print(

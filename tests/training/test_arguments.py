@@ -46,6 +46,7 @@ def test_command_line_beside_training_arguments():
         ({"schedule_steps": 2.5, "alpha_schedule": "linear"}, "whole number of steps above 1, got 2.5"),
         ({"schedule_steps": 0, "alpha_schedule": "linear"}, "schedule_steps must be"),
         ({"refine_steps": 3}, "refine_steps=3 .* needs calibration_batches"),
+        ({"refine_steps": -1}, "refine_steps must be an integer of at least 0, got -1"),
         ({"calibration_batches": -1}, "calibration_batches must be an integer of at least 0, got -1"),
         ({"sparsity_logging_steps": 0.5}, "sparsity_logging_steps must be an integer"),
         ({"hopfield_learning_rate": 0.1}, "hopfield_learning_rate=0.1 needs learn_alpha or learn_beta"),
@@ -81,7 +82,7 @@ def test_prepare_keeps_a_sparse_model_and_says_so(caplog):
 
 
 def test_prepare_calibrates():
-    arguments = SparseHopfieldArguments(calibration_batches=2, learn_beta=True)
+    arguments = SparseHopfieldArguments(calibration_batches=2, refine_steps=0, learn_beta=True)
     given = iter(batches(5))
     model = arguments.prepare(tiny_model("bert"), given)
     assert len(list(given)) == 3
@@ -94,6 +95,18 @@ def test_prepare_calibrates():
         arguments.prepare(tiny_model("bert"), batches(1))
     with pytest.raises(ValueError, match="made of Hopfield layers"):
         arguments.prepare(torch.nn.Sequential(SparseHopfieldPooling(8)), batches(2))
+
+
+def test_prepare_refines_as_the_command_line_says():
+    parser = HfArgumentParser(SparseHopfieldArguments)
+    line = ["--alpha", "1.5", "--calibration_batches", "2"]
+    given, overrides = batches(2), {}
+    for steps in (None, 0, 32):
+        more = [] if steps is None else ["--refine_steps", str(steps)]
+        (arguments,) = parser.parse_args_into_dataclasses([*line, *more])
+        assert arguments.refine_steps == steps
+        overrides[steps] = arguments.prepare(tiny_model("bert"), given).config.sparse_hopfield.overrides
+    assert overrides[None] == overrides[32] != overrides[0]
 
 
 def test_importing_the_arguments_needs_no_torch():

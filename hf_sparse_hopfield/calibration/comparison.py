@@ -1,0 +1,99 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Compare a sparse model with its dense twin.
+
+The dense twin is the same model, observed with dense attention: there is no second copy of the weights.
+"""
+
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ..evaluation import Batch, batch_size, evaluating, main_output, on_device
+from ..observation import Observer, OwnSettings, observed
+
+
+def divergence(name: str, dense: torch.Tensor, sparse: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """
+    Measure how far a sparse output is from the dense one: the KL divergence of logits in nats, else the relative squared
+    error.
+
+    Args:
+        name (`str`): Name of the output, from [`main_output`].
+        dense (`torch.Tensor`): Output of the dense model, detached.
+        sparse (`torch.Tensor`): Output of the sparse model.
+        batch (`dict`): The inputs. Positions that an `attention_mask` of the same length masks do not count.
+    """
+    if name == "logits":
+        dense_log, sparse_log = dense.float().log_softmax(-1), sparse.float().log_softmax(-1)
+        each = (dense_log.exp() * (dense_log - sparse_log)).sum(-1)
+    else:
+        each = (sparse.float() - dense.float()).square().sum(-1) / dense.float().square().sum(-1).mean()
+    mask = batch.get("attention_mask")
+    if isinstance(mask, torch.Tensor) and mask.shape == each.shape:
+        return (each * mask).sum() / mask.sum().clamp_min(1)
+    return each.mean()
+
+
+@torch.no_grad()
+def compare_with_dense(
+    model: nn.Module, batches: Iterable[Batch], observer: Observer | None = None
+) -> dict[str, float]:
+    """
+    Run a sparse model and its dense twin on the same inputs.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): A sparse model.
+        batches (iterable of `dict`): Model inputs. If they have labels, losses are compared too.
+        observer ([`Observer`], *optional*): Gives the settings of the sparse run. By default the model keeps its own.
+
+    Returns:
+        `dict`: `divergence` (KL divergence of the logits, or relative squared error of the hidden states), `cosine` (mean
+        cosine similarity of the outputs), and with labels `dense_loss` and `sparse_loss`.
+    """
+    sums: dict[str, float] = {}
+    count = 0
+    with evaluating(model):
+        for batch in batches:
+            batch = on_device(batch, model)
+            with observed(model, Observer()):
+                dense = model(**batch)
+            with observed(model, observer or OwnSettings()):
+                sparse = model(**batch)
+            name, dense_output = main_output(dense)
+            sparse_output = main_output(sparse)[1]
+            size = batch_size(batch)
+            values = {
+                "divergence": divergence(name, dense_output, sparse_output, batch),
+                "cosine": F.cosine_similarity(dense_output.float(), sparse_output.float(), dim=-1).mean(),
+            }
+            if getattr(dense, "loss", None) is not None:
+                values |= {"dense_loss": dense.loss, "sparse_loss": sparse.loss}
+            for key, value in values.items():
+                sums[key] = sums.get(key, 0.0) + float(value) * size
+            count += size
+    if not count:
+        raise ValueError("batches is empty: there is nothing to compare on.")
+    return {key: value / count for key, value in sums.items()}
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, batches: Iterable[Batch], observer: Observer) -> float | None:
+    """
+    Compute the mean loss per sample of a sparse model, or `None` if the batches have no labels.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): A sparse model.
+        batches (iterable of `dict`): Model inputs.
+        observer ([`Observer`]): Gives the settings; a plain [`Observer`] measures the dense twin.
+    """
+    total, count = 0.0, 0
+    with evaluating(model), observed(model, observer):
+        for batch in batches:
+            loss = getattr(model(**on_device(batch, model)), "loss", None)
+            if loss is None:
+                return None
+            total += float(loss) * batch_size(batch)
+            count += batch_size(batch)
+    return total / count

@@ -1,0 +1,58 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""`CalibrationReport`: the result of a calibration, for reading, logging and saving."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class CalibrationReport:
+    """
+    The result of [`calibrate`].
+
+    Args:
+        objective (`str`): What was minimised for each head.
+        batches (`int`): Number of batches that the search used.
+        layers (`dict[str, dict[str, list[float]]]`):
+            For each attention module, one number per head: `alpha`, `beta`, `error` (of the head's output, relative to its
+            energy; with the objective `"kl"`, the mean divergence of a row in nats) and `support` (share of the visible
+            keys that get weight). After refining, these describe the refined settings.
+        refined (`list[float]`): The value that refining minimised, for each step.
+        budget (`dict[str, float]`): For a budget: dense and sparse loss (or divergence), and the error allowed per head.
+        warnings (`list[str]`): Requests that could not be met in full.
+        seconds (`float`): Duration.
+    """
+
+    objective: str
+    batches: int = 0
+    layers: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    refined: list[float] = field(default_factory=list)
+    budget: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def warn(self, message: str) -> None:
+        """Log a warning and keep it in the report."""
+        logger.warning(message)
+        self.warnings.append(message)
+
+    def mean(self, name: str) -> float:
+        """Return the mean over all heads of `"alpha"`, `"beta"`, `"error"` or `"support"`."""
+        values = [value for layer in self.layers.values() for value in layer[name]]
+        return sum(values) / len(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold."""
+        return asdict(self)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the report as JSON."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
