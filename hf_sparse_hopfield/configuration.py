@@ -1,32 +1,55 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""What a model's attention is to retrieve with: [`SparseHopfieldConfig`]. Knows neither torch nor transformers."""
+"""[`SparseHopfieldConfig`], the settings of a model's sparse attention. Imports neither torch nor transformers."""
 
-import copy
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from .checks import check_flag, is_integer, is_number
+from .frozen import FrozenDict, thaw
 
-# What may differ from layer to layer.
+
+FIELDS = ("alpha", "beta", "steps", "tolerance", "layers", "overrides", "learn_alpha", "learn_beta", "backend")
+
+# The fields that can differ from layer to layer.
 LAYER_FIELDS = ("alpha", "beta", "steps", "tolerance", "backend")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SparseHopfieldConfig(dict):
+class SparseHopfieldConfig(FrozenDict[str, Any]):
     """
     Settings of sparse Hopfield retrieval in a model's attention.
 
-    The defaults are sparsemax, one step, the model's own scaling, in every attention layer. An instance validates
-    itself and cannot be changed. It is also a `dict` with the same content, so that a transformers configuration which
-    holds one (`config.sparse_hopfield`) prints, compares and saves itself like any other.
+    The defaults are sparsemax, one step and the model's own scaling, in every attention layer. A configuration
+    validates itself and cannot be changed. It is a `dict` of values that JSON can hold, so that a transformers
+    configuration that holds one (`config.sparse_hopfield`) prints, compares and saves itself as usual; the attributes
+    read from that dict.
 
-    A layer is named by an integer or by a pattern. The integer is the first number in the path of its attention module
-    (`encoder.layer.3.attention.self` is layer 3, in an encoder-decoder model that of the encoder and of the decoder).
-    The pattern is a run of path components, in which `*` and `?` stand for anything: `"decoder"`, `"vision_tower"`,
-    `"encoder.layer.1*"`.
+    A layer is named by an integer or by a pattern. The integer is the first number in the path of its attention module:
+    `encoder.layer.3.attention.self` is layer 3. In an encoder-decoder model, 3 names the layer of the encoder and that
+    of the decoder. A pattern matches a run of path components, with the wildcards `*` and `?`: `"decoder"`,
+    `"vision_tower"`, `"encoder.layer.1*"`.
+
+    Args:
+        alpha (`float` or list of `float`, *optional*, defaults to 2.0):
+            Member of the entmax family, in [1, 2]: 1 is softmax, 1.5 is entmax-1.5, 2 is sparsemax. One number, or one
+            per head.
+        beta (`float` or list of `float`, *optional*, defaults to 1.0):
+            Positive factor on the model's own scaling of the scores; a larger one makes attention sharper and sparser.
+            One number, or one per head.
+        steps (`int`, *optional*, defaults to 1):
+            Retrieval steps: `steps - 1` updates of the query in key space, then the read-out of the values.
+        tolerance (`float`, *optional*, defaults to 0.0):
+            A query stops updating once its state moves by less than this (Euclidean norm).
+        layers (list of `int` or `str`, *optional*):
+            Layers that retrieve sparsely, by index or name pattern; the others stay dense. `None` selects all.
+        overrides (`dict[int | str, dict]`, *optional*, defaults to `{}`):
+            Settings per layer: maps a layer (index or name pattern) to a dict with any of alpha, beta, steps, tolerance
+            and backend. If several match, the later one wins.
+        learn_alpha (`bool`, *optional*, defaults to `False`): Learn alpha, one per head, starting from `alpha`.
+        learn_beta (`bool`, *optional*, defaults to `False`): Learn beta, one per head, starting from `beta`.
+        backend (`str`, *optional*, defaults to `"auto"`): Name of the backend that computes retrieval, or `"auto"`.
 
     Example:
 
@@ -37,91 +60,89 @@ class SparseHopfieldConfig(dict):
     {'alpha': 1.5, 'beta': 2.0, 'steps': 1, 'tolerance': 0.0, 'backend': 'auto'}
     >>> config.for_layer("encoder.layer.1.attention.self") is None
     True
-    >>> SparseHopfieldConfig.from_dict(config.to_dict()) == config
-    True
+    >>> SparseHopfieldConfig.from_dict({**config, "alpha": 2.0})
+    SparseHopfieldConfig(layers=[0, 'decoder'], overrides={0: {'beta': 2.0}})
 
     ```
     """
 
-    alpha: float | list[float] = field(
-        default=2.0,
-        metadata={
-            "help": "Member of the entmax family, in [1, 2]: 1 is softmax, 1.5 is entmax-1.5, 2 is sparsemax. "
-            "One number, or one per head."
-        },
-    )
-    beta: float | list[float] = field(
-        default=1.0,
-        metadata={
-            "help": "Positive factor on the model's own scaling of the scores; larger is sharper and sparser. "
-            "One number, or one per head."
-        },
-    )
-    steps: int = field(
-        default=1,
-        metadata={
-            "help": "Retrieval steps: steps - 1 updates of the query in key space, then the read-out of the values."
-        },
-    )
-    tolerance: float = field(
-        default=0.0,
-        metadata={"help": "A query whose state moves by less than this (Euclidean norm) is not updated any more."},
-    )
-    layers: list[int | str] | None = field(
-        default=None,
-        metadata={
-            "help": "The layers that retrieve sparsely, by index or name pattern; the others stay dense. None: all."
-        },
-    )
-    overrides: dict[int | str, dict[str, Any]] = field(
-        default_factory=dict,
-        metadata={
-            "help": "Per-layer settings: layer (index or name pattern) to a dict with any of alpha, beta, steps, "
-            "tolerance, backend. Where several match, the later one wins."
-        },
-    )
-    learn_alpha: bool = field(
-        default=False, metadata={"help": "Learn alpha, one per head; `alpha` is then the initial value."}
-    )
-    learn_beta: bool = field(
-        default=False, metadata={"help": "Learn beta, one per head; `beta` is then the initial value."}
-    )
-    backend: str = field(
-        default="auto",
-        metadata={"help": "How retrieval is computed: 'auto', or the name of one of the backends."},
-    )
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        layers = self.layers
-        if layers is not None:
-            if isinstance(layers, (int, str)) or not isinstance(layers, Sequence):
-                raise TypeError(f"layers must be a list of layer indices and name patterns, or None, got {layers!r}.")
-            layers = [_check_layer("layers", layer) for layer in layers]
-            if not layers:
-                raise ValueError("layers is empty: no layer would be sparse. Use None for all layers.")
-        if not isinstance(self.overrides, Mapping):
-            raise TypeError(f"overrides must be a dict from layer to settings, got {self.overrides!r}.")
-        overrides = {}
-        for layer, settings in self.overrides.items():
-            # JSON turns integer keys to strings.
-            layer = _check_layer("overrides", int(layer) if isinstance(layer, str) and layer.isdigit() else layer)
-            if not isinstance(settings, Mapping):
-                raise TypeError(f"overrides[{layer!r}] must be a dict of settings, got {settings!r}.")
-            _refuse_unknown(f"overrides[{layer!r}]", settings, LAYER_FIELDS)
-            overrides[layer] = _check_layer_settings(f"overrides[{layer!r}].", settings)
-        for name in ("learn_alpha", "learn_beta"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
-        checked = _check_layer_settings("", {name: getattr(self, name) for name in LAYER_FIELDS})
-        checked |= {"layers": layers, "overrides": overrides}
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        # As JSON has it, with string keys: transformers sorts the keys when it saves, and cannot compare 0 with "decoder".
-        content = json.loads(
-            json.dumps({config_field.name: getattr(self, config_field.name) for config_field in fields(self)})
-        )
-        for name, value in content.items():
-            super().__setitem__(name, value)
+    def __new__(
+        cls,
+        alpha: float | Sequence[float] = 2.0,
+        beta: float | Sequence[float] = 1.0,
+        steps: int = 1,
+        tolerance: float = 0.0,
+        layers: Sequence[int | str] | None = None,
+        overrides: Mapping[int | str, Mapping[str, Any]] = FrozenDict(),  # noqa: B008 (cannot be changed)
+        learn_alpha: bool = False,
+        learn_beta: bool = False,
+        backend: str = "auto",
+    ) -> "SparseHopfieldConfig":
+        settings = {"alpha": alpha, "beta": beta, "steps": steps, "tolerance": tolerance, "backend": backend}
+        check_flag("learn_alpha", learn_alpha)
+        check_flag("learn_beta", learn_beta)
+        content = {
+            **_check_layer_settings("", settings),
+            "layers": _check_layers(layers),
+            "overrides": _check_overrides(overrides),
+            "learn_alpha": learn_alpha,
+            "learn_beta": learn_beta,
+        }
+        # As JSON has it, with string keys: transformers sorts the keys when it saves and cannot compare 0 with "decoder".
+        plain = json.loads(json.dumps({name: content[name] for name in FIELDS}))
+        return super().__new__(cls, plain)  # type: ignore[return-value] # FrozenDict.__new__ names its own class
+
+    @property
+    def alpha(self) -> float | Sequence[float]:
+        """Member of the entmax family: one number, or a list with one per head."""
+        return self["alpha"]
+
+    @property
+    def beta(self) -> float | Sequence[float]:
+        """Factor on the model's scaling: one number, or a list with one per head."""
+        return self["beta"]
+
+    @property
+    def steps(self) -> int:
+        """Number of retrieval steps."""
+        return self["steps"]
+
+    @property
+    def tolerance(self) -> float:
+        """Movement of a state below which it is no longer updated."""
+        return self["tolerance"]
+
+    @property
+    def layers(self) -> Sequence[int | str] | None:
+        """The sparse layers, `None` for all."""
+        return self["layers"]
+
+    @property
+    def overrides(self) -> Mapping[int | str, Mapping[str, Any]]:
+        """Settings per layer. The keys are integers for layer indices, which are strings in the dict itself."""
+        return FrozenDict({_parse_layer(layer): settings for layer, settings in self["overrides"].items()})
+
+    @property
+    def learn_alpha(self) -> bool:
+        """Whether alpha is learned."""
+        return self["learn_alpha"]
+
+    @property
+    def learn_beta(self) -> bool:
+        """Whether beta is learned."""
+        return self["learn_beta"]
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend, or `"auto"`."""
+        return self["backend"]
+
+    @property
+    def layer_names(self) -> list[int | str]:
+        """Every layer named in `layers` and `overrides`."""
+        return [*(self.layers or []), *self.overrides]
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any] | None) -> "SparseHopfieldConfig":
@@ -130,7 +151,7 @@ class SparseHopfieldConfig(dict):
 
         Args:
             settings (`dict` or `SparseHopfieldConfig`, *optional*):
-                Any of the fields; what is missing keeps its default. An unknown key is refused.
+                Any of the fields; missing ones keep their defaults. Unknown keys raise an error.
         """
         if settings is None:
             return cls()
@@ -138,21 +159,16 @@ class SparseHopfieldConfig(dict):
             return settings
         if not isinstance(settings, Mapping):
             raise TypeError(f"sparse_hopfield settings must be a SparseHopfieldConfig or a dict, got {settings!r}.")
-        _refuse_unknown("sparse_hopfield", settings, [config_field.name for config_field in fields(cls)])
+        _check_keys("sparse_hopfield", settings, FIELDS)
         return cls(**settings)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values that JSON can hold."""
-        return copy.deepcopy(dict(self))
+        """All fields, as a copy of plain dicts and lists that can be changed."""
+        return thaw(self)
 
     def to_json_string(self) -> str:
         """All fields as JSON."""
         return json.dumps(self, indent=2) + "\n"
-
-    @property
-    def layer_names(self) -> list[int | str]:
-        """Every layer named in `layers` and `overrides`."""
-        return [*(self.layers or []), *self.overrides]
 
     def for_layer(self, name: str) -> dict[str, Any] | None:
         """
@@ -162,58 +178,81 @@ class SparseHopfieldConfig(dict):
             name (`str`): Path of the attention module in the model, such as `"encoder.layer.0.attention.self"`.
 
         Returns:
-            `dict` or `None`: alpha, beta, steps, tolerance and backend of the layer; `None` if it is to stay dense.
+            `dict` or `None`: alpha, beta, steps, tolerance and backend of the layer, or `None` if it stays dense.
         """
         if self.layers is not None and not any(layer_matches(layer, name) for layer in self.layers):
             return None
-        settings = {field_name: getattr(self, field_name) for field_name in LAYER_FIELDS}
+        settings = {field: self[field] for field in LAYER_FIELDS}
         for layer, override in self.overrides.items():
             if layer_matches(layer, name):
-                settings |= override
-        return settings
+                settings.update(override)
+        return thaw(settings)
 
     def __repr__(self) -> str:
         default = type(self)()
         changed = (f"{name}={getattr(self, name)!r}" for name, value in self.items() if value != default[name])
         return f"{type(self).__name__}({', '.join(changed)})"
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override] # a dict has none because it can be changed
         return hash(json.dumps(self, sort_keys=True))
 
-    def __reduce__(self):
-        return type(self).from_dict, (dict(self),)
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        raise TypeError(
-            f"a SparseHopfieldConfig cannot be changed (tried [{key!r}] = {value!r}); make a new one, for example "
-            f"SparseHopfieldConfig.from_dict({{**config, {key!r}: {value!r}}})."
-        )
-
-    def __delitem__(self, key: str) -> None:
-        raise TypeError(f"a SparseHopfieldConfig cannot be changed (tried to delete {key!r}); make a new one.")
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_dict, (self.to_dict(),)
 
 
 def layer_index(name: str) -> int | None:
-    """The first number in the path of a module, which is the index of its layer; `None` without one."""
-    return next((int(part) for part in name.split(".") if part.isdigit()), None)
+    """The first number in the path of a module, which is the index of its layer, or `None`."""
+    return next((int(part) for part in name.split(".") if part.isdecimal()), None)
 
 
 def layer_matches(layer: int | str, name: str) -> bool:
-    """Whether the index or name pattern `layer` means the module with the path `name`."""
+    """Whether the index or name pattern `layer` matches the module with the path `name`."""
     if isinstance(layer, int):
         return layer_index(name) == layer
     return fnmatchcase(f".{name}.", f"*.{layer.strip('.')}.*")
 
 
+def _parse_layer(layer: Any) -> Any:
+    """JSON turns integer keys into strings; this turns them back."""
+    return int(layer) if isinstance(layer, str) and layer.isdecimal() else layer
+
+
 def _check_layer(name: str, layer: Any) -> int | str:
-    if isinstance(layer, bool) or not isinstance(layer, (int, str)) or layer == "":
+    if not is_integer(layer) and not (isinstance(layer, str) and layer):
         raise TypeError(f"{name} names a layer by an index or a name pattern, got {layer!r}.")
     if isinstance(layer, int) and layer < 0:
-        raise ValueError(f"{name} has the layer index {layer}; indices count from 0, negative ones are not supported.")
+        raise ValueError(
+            f"{name} has the layer index {layer}; indices start at 0, and negative ones are not supported."
+        )
     return layer
 
 
+def _check_layers(layers: Any) -> list[int | str] | None:
+    if layers is None:
+        return None
+    if isinstance(layers, str) or not isinstance(layers, Sequence):
+        raise TypeError(f"layers must be a list of layer indices and name patterns, or None, got {layers!r}.")
+    if not layers:
+        raise ValueError("layers is empty: no layer would be sparse. Use None for all layers.")
+    return [_check_layer("layers", layer) for layer in layers]
+
+
+def _check_overrides(overrides: Any) -> dict[int | str, dict[str, Any]]:
+    if not isinstance(overrides, Mapping):
+        raise TypeError(f"overrides must be a dict from layer to settings, got {overrides!r}.")
+    checked = {}
+    for given, settings in overrides.items():
+        layer = _check_layer("overrides", _parse_layer(given))
+        where = f"overrides[{layer!r}]"
+        if not isinstance(settings, Mapping):
+            raise TypeError(f"{where} must be a dict of settings, got {settings!r}.")
+        _check_keys(where, settings, LAYER_FIELDS)
+        checked[layer] = _check_layer_settings(f"{where}.", settings)
+    return checked
+
+
 def _check_layer_settings(prefix: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the given ones of `LAYER_FIELDS`, and turn numbers into floats."""
     checked = dict(settings)
     if "alpha" in settings:
         checked["alpha"] = _numbers(f"{prefix}alpha", settings["alpha"], "in [1, 2]", lambda x: 1 <= x <= 2)
@@ -221,7 +260,7 @@ def _check_layer_settings(prefix: str, settings: Mapping[str, Any]) -> dict[str,
         checked["beta"] = _numbers(f"{prefix}beta", settings["beta"], "positive", lambda x: x > 0)
     if "steps" in settings:
         steps = settings["steps"]
-        if isinstance(steps, bool) or not isinstance(steps, int):
+        if not is_integer(steps):
             raise TypeError(f"{prefix}steps must be an integer, got {steps!r}.")
         if steps < 1:
             raise ValueError(f"{prefix}steps must be at least 1 (the read-out itself), got {steps}.")
@@ -234,19 +273,19 @@ def _check_layer_settings(prefix: str, settings: Mapping[str, Any]) -> dict[str,
     return checked
 
 
-def _numbers(name: str, value: Any, right: str, check) -> float | list[float]:
-    if hasattr(value, "tolist"):  # tensors and arrays, without importing them
+def _numbers(name: str, value: Any, expected: str, is_valid: Callable[[float], bool]) -> float | list[float]:
+    if hasattr(value, "tolist"):  # tensors and arrays, without importing their packages
         value = value.tolist()
     several = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     numbers = list(value) if several else [value]
-    if not numbers or any(isinstance(x, bool) or not isinstance(x, (int, float)) for x in numbers):
+    if not numbers or not all(map(is_number, numbers)):
         raise TypeError(f"{name} must be a number, or a list of numbers (one per head), got {value!r}.")
-    if not all(math.isfinite(x) and check(x) for x in numbers):
-        raise ValueError(f"{name} must be {right}, got {value!r}.")
-    return [float(x) for x in numbers] if several else float(value)
+    if not all(math.isfinite(number) and is_valid(number) for number in numbers):
+        raise ValueError(f"{name} must be {expected}, got {value!r}.")
+    return [float(number) for number in numbers] if several else float(value)
 
 
-def _refuse_unknown(where: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
+def _check_keys(where: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
     unknown = sorted(str(key) for key in settings if key not in known)
     if unknown:
         raise ValueError(f"{where} has the unknown keys {unknown}; known are {list(known)}.")

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Optional packages, imported when they are needed, with an error that names the extra to install."""
+"""Import of optional packages, with an error that names the extra to install."""
 
 import importlib
 from types import ModuleType
@@ -10,8 +10,8 @@ def require(module: str, extra: str) -> ModuleType:
     Import an optional package.
 
     Args:
-        module (`str`): Name of the module.
-        extra (`str`): The extra of this package that installs it.
+        module (`str`): Name of the module to import.
+        extra (`str`): Extra of this package that installs it.
 
     Example:
 

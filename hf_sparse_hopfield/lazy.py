@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Names of a package that load on first use, so that importing the package costs next to nothing (PEP 562)."""
+"""Names of a package that load on first use (PEP 562), so that importing the package is cheap."""
 
 import importlib
 import sys
@@ -13,8 +13,9 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
 
     Args:
         package (`str`): Name of the package, `__name__`.
-        modules (`dict[str, str]`): Each lazy name and the module below the package that defines it. A name that starts
-            with dots is relative to a parent package.
+        modules (`dict[str, str]`):
+            Maps each lazy name to the module that defines it, relative to the package. Leading dots, as in `..layers`, go
+            up to a parent package.
 
     Example:
 
@@ -33,7 +34,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         path = modules[name]
         value = getattr(importlib.import_module(path if path.startswith(".") else f".{path}", package), name)
-        setattr(sys.modules[package], name, value)  # the next access does not come here
+        setattr(sys.modules[package], name, value)  # later accesses find it there
         return value
 
     def names() -> list[str]:

@@ -1,12 +1,18 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 import copy
 import dataclasses
+import enum
+import inspect
 import json
+import multiprocessing
+import operator
 import pickle
 
+import numpy as np
 import pytest
+from transformers import AutoConfig, BertConfig
 
-from hf_sparse_hopfield.configuration import SparseHopfieldConfig, layer_index, layer_matches
+from hf_sparse_hopfield.configuration import FIELDS, SparseHopfieldConfig, layer_index, layer_matches
 
 
 FULL = {
@@ -30,8 +36,19 @@ def test_defaults():
     assert repr(config) == "SparseHopfieldConfig()"
 
 
-def test_every_field_has_help():
-    assert all(field.metadata.get("help") for field in dataclasses.fields(SparseHopfieldConfig))
+def test_every_field_is_an_argument_a_documented_one_and_an_attribute():
+    config = SparseHopfieldConfig()
+    assert tuple(inspect.signature(SparseHopfieldConfig).parameters) == FIELDS == tuple(config)
+    described = SparseHopfieldConfig.__doc__.partition("Args:")[2].partition("Example:")[0]
+    for name in FIELDS:
+        assert f"        {name} (`" in described or f"        {name} (list" in described, name
+        assert getattr(config, name) == config[name]
+        assert getattr(SparseHopfieldConfig, name).__doc__
+
+
+def test_positional_arguments():
+    config = SparseHopfieldConfig(1.5, 2.0, 3, 0.1, [1], {1: {"beta": 1.0}}, True, True, "reference")
+    assert list(config.values()) == [1.5, 2.0, 3, 0.1, [1], {"1": {"beta": 1.0}}, True, True, "reference"]
 
 
 def test_round_trips():
@@ -46,12 +63,27 @@ def test_round_trips():
 
 
 def test_lives_in_a_transformers_config(tmp_path):
-    from transformers import AutoConfig, BertConfig
-
-    config = BertConfig(sparse_hopfield=SparseHopfieldConfig.from_dict(FULL))
-    assert "sparse_hopfield" in repr(config)
+    settings = SparseHopfieldConfig.from_dict(FULL)
+    config = BertConfig(sparse_hopfield=settings)
+    assert "sparse_hopfield" in repr(config) and config.to_diff_dict()["sparse_hopfield"] == FULL
+    assert json.loads(json.dumps(config.to_dict(), sort_keys=True))["sparse_hopfield"] == FULL
+    assert (
+        config == BertConfig(sparse_hopfield=FULL) and config.to_dict() == BertConfig(sparse_hopfield=FULL).to_dict()
+    )
+    for other in (copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
+        assert other.to_dict() == config.to_dict() and isinstance(other.sparse_hopfield, SparseHopfieldConfig)
     config.save_pretrained(tmp_path)
     assert AutoConfig.from_pretrained(tmp_path).sparse_hopfield == config.sparse_hopfield == FULL
+    assert settings == FULL
+
+
+def test_goes_to_another_process():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_describe, (SparseHopfieldConfig.from_dict(FULL),)) == ("SparseHopfieldConfig", FULL)
+
+
+def _describe(config):
+    return type(config).__name__, config.to_dict()
 
 
 def test_layers_and_overrides():
@@ -125,14 +157,106 @@ def test_not_a_dict():
         SparseHopfieldConfig.from_dict(1.5)
 
 
-def test_cannot_be_changed():
-    config = SparseHopfieldConfig()
-    with pytest.raises(dataclasses.FrozenInstanceError):
+CHANGES = {
+    "attribute": lambda config: setattr(config, "alpha", 1.5),
+    "new attribute": lambda config: setattr(config, "gamma", 1.5),
+    "deleted attribute": lambda config: delattr(config, "alpha"),
+    "attribute of the base class": lambda config: object.__setattr__(config, "alpha", 1.5),
+    "new attribute of the base class": lambda config: object.__setattr__(config, "gamma", 1.5),
+    "instance dict": lambda config: vars(config).update(alpha=1.5),
+    "item": lambda config: config.__setitem__("alpha", 1.5),
+    "deleted item": lambda config: config.__delitem__("alpha"),
+    "update": lambda config: config.update(alpha=1.5),
+    "update with nothing": lambda config: config.update(),
+    "pop": lambda config: config.pop("alpha"),
+    "pop with default": lambda config: config.pop("alpha", None),
+    "pop of nothing": lambda config: config.pop("gamma"),
+    "popitem": lambda config: config.popitem(),
+    "clear": lambda config: config.clear(),
+    "setdefault": lambda config: config.setdefault("gamma", 1.5),
+    "|=": lambda config: operator.ior(config, {"alpha": 1.5}),
+    "unpickling": lambda config: config.__setstate__({"alpha": 1.5}),
+    "nested item": lambda config: config["overrides"]["0"].__setitem__("beta", 3.0),
+    "nested new item": lambda config: config["overrides"].update({"1": {"beta": 3.0}}),
+    "nested list": lambda config: config["overrides"]["decoder.layers.1"]["alpha"].append(1.5),
+    "overrides": lambda config: config.overrides.__setitem__(1, {"beta": 3.0}),
+    "an override": lambda config: config.overrides[0].__setitem__("beta", 3.0),
+    "a list in an override": lambda config: config.overrides["decoder.layers.1"]["alpha"].append(1.5),
+    "append to layers": lambda config: config.layers.append(1),
+    "sort layers": lambda config: config.layers.reverse(),
+    "item of layers": lambda config: config["layers"].__setitem__(0, 5),
+    "append to a list per head": lambda config: config.beta.append(1.5),
+    "+= on a list per head": lambda config: operator.iadd(config.beta, [1.5]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_cannot_be_changed(change):
+    config = SparseHopfieldConfig.from_dict(FULL)
+    with pytest.raises((TypeError, AttributeError)):
+        change(config)
+    assert config == FULL and config.overrides == SparseHopfieldConfig.from_dict(FULL).overrides
+    assert config.for_layer("model.decoder.layers.0") == SparseHopfieldConfig.from_dict(FULL).for_layer("decoder.0")
+
+
+def test_the_error_says_how_to_make_a_new_one():
+    config = SparseHopfieldConfig.from_dict(FULL)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="make a new one"):
         config.alpha = 1.5
-    with pytest.raises(TypeError, match="make a new one"):
+    with pytest.raises(TypeError, match="SparseHopfieldConfig cannot be changed; make a new one.*from_dict"):
         config["alpha"] = 1.5
     with pytest.raises(TypeError, match="make a new one"):
         del config["alpha"]
+    with pytest.raises(TypeError, match="make a new one"):
+        config.beta[0] = 1.5
+
+
+def test_a_second_init_changes_nothing():
+    config = SparseHopfieldConfig.from_dict(FULL)
+    config.__init__(alpha=1.0)
+    config["overrides"].__init__({"1": {"beta": 3.0}})
+    config.layers.__init__([7])
+    assert config == FULL
+
+
+def test_popping_an_absent_key_is_no_change():
+    assert SparseHopfieldConfig().pop("dtype", None) is None
+
+
+def test_what_is_derived_can_be_changed():
+    config = SparseHopfieldConfig.from_dict(FULL)
+    joined = config | {"alpha": 1.0}
+    assert type(joined) is dict and joined["alpha"] == 1.0 and type({} | config) is dict
+    plain = config.to_dict()
+    plain["overrides"]["0"]["beta"] = 3.0
+    plain["layers"].append(5)
+    plain["beta"].append(1.0)
+    settings = config.for_layer("decoder.layers.1")
+    assert type(settings) is dict and type(settings["alpha"]) is list
+    settings["alpha"].append(1.0)
+    config.layer_names.append(5)
+    assert config == FULL
+
+
+def test_the_arguments_are_copied():
+    layers, overrides = [0], {0: {"beta": [1.0, 2.0]}}
+    config = SparseHopfieldConfig(layers=layers, overrides=overrides)
+    layers.append(1)
+    overrides[0]["beta"].append(3.0)
+    assert (config.layers, config.overrides) == ([0], {0: {"beta": [1.0, 2.0]}})
+
+
+def test_the_content_is_plain():
+    """Whatever the arguments are, JSON values come out, which sort and compare in every process alike."""
+
+    class Backend(str, enum.Enum):
+        REFERENCE = "reference"
+
+    config = SparseHopfieldConfig(np.float64(1.5), (1, 2), layers=(0, "a"), backend=Backend.REFERENCE)
+    assert config.to_dict() == {**SparseHopfieldConfig(), "alpha": 1.5, "beta": [1.0, 2.0], "layers": [0, "a"]} | {
+        "backend": "reference"
+    }
+    assert [type(config[name]) for name in ("alpha", "backend")] == [float, str]
 
 
 def test_numbers_from_arrays():

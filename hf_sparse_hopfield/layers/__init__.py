@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Retrieval as modules: the three Hopfield layers, and associative memories that need no training."""
+"""Modules that retrieve: the three Hopfield layers, and associative memories that need no training."""
 
 from ..parameters import RetrievalParameters
 from .hopfield import SparseHopfield

@@ -1,11 +1,12 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The core shared by the three layers: project patterns into heads, retrieve, project back.
+"""The core of the three layers: project patterns into heads, retrieve, project back.
 
-Parameter names and shapes are those of `HopfieldCore` in hflayers: its checkpoints load with `load_state_dict`.
+Parameters have the names and shapes of `HopfieldCore` in hflayers, so its checkpoints load with `load_state_dict`.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -15,20 +16,22 @@ from ..observation import retrieve_with
 from ..parameters import RetrievalParameters, check_each, per_head_values
 
 
-def check_size(name: str, value: int | None) -> None:
-    """Refuse a size that is given and not a positive integer."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError(f"{name} must be a positive integer or None, got {value!r}.")
-
-
-def check_flag(name: str, value: bool) -> None:
-    """Refuse anything that is not a boolean."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}.")
+# In the order of the state dict, which is also the order of an optimizer's saved state.
+_PARAMETERS = (
+    "in_proj_weight",
+    "q_proj_weight",
+    "k_proj_weight",
+    "v_proj_weight",
+    "in_proj_bias",
+    "bias_k",
+    "bias_v",
+    "p_norm_weight",
+    "p_norm_bias",
+)
 
 
 def check_backend(name: str) -> None:
-    """Refuse a name that is neither `"auto"` nor that of a backend: in the constructor, not at the first call."""
+    """Raise `ValueError` for an unknown backend, so that a constructor fails and not the first call."""
     if name != "auto" and name not in available_backends():
         raise ValueError(f"backend={name!r} is unknown; use 'auto' or one of {available_backends()}.")
 
@@ -47,19 +50,92 @@ def in_rows(patterns: torch.Tensor, norm: Callable[[torch.Tensor], torch.Tensor]
     """
     Apply a layer norm to patterns laid out as a matrix.
 
-    The backward pass of a layer norm whose gradient is a transposed tensor has another memory layout than the tracer of
-    `torch.compile` predicts, and fails there; rows of a matrix have only one layout.
+    If the gradient of a layer norm is a transposed tensor, the backward pass has a memory layout that `torch.compile`
+    does not predict, and fails. A matrix has only one layout.
     """
     return norm(patterns.reshape(-1, patterns.shape[-1])).reshape(patterns.shape)
 
 
+class _Sizes(NamedTuple):
+    """Width of every space of a layer that projects; `hidden` and `pattern` are those of one head."""
+
+    input: int
+    stored: int
+    projection: int
+    hidden: int
+    pattern: int
+    output: int
+
+
+def _resolve_sizes(
+    num_heads: int,
+    input_size: int | None,
+    hidden_size: int | None,
+    output_size: int | None,
+    pattern_size: int | None,
+    stored_pattern_size: int | None,
+    pattern_projection_size: int | None,
+    disable_out_projection: bool,
+) -> _Sizes:
+    """Replace the sizes that were not given by their defaults."""
+    if input_size is None:
+        raise ValueError(
+            "input_size=None is only possible if nothing is projected: give input_size, or set "
+            "stored_pattern_as_static, state_pattern_as_static, pattern_projection_as_static and "
+            "disable_out_projection to True, and neither connect the projection nor normalize_hopfield_space."
+        )
+    if hidden_size is None:
+        if input_size % num_heads:
+            raise ValueError(
+                f"input_size={input_size} is not divisible by num_heads={num_heads}; "
+                f"give hidden_size (the size of one head)."
+            )
+        hidden_size = input_size // num_heads
+    if pattern_size is None:
+        pattern_size = hidden_size
+    if disable_out_projection:
+        width = num_heads * pattern_size
+        if output_size not in (None, width):
+            raise ValueError(
+                f"output_size={output_size} has no effect with disable_out_projection=True, where the output has "
+                f"num_heads * pattern_size = {width} features; leave it out."
+            )
+        output_size = width
+    return _Sizes(
+        input=input_size,
+        stored=input_size if stored_pattern_size is None else stored_pattern_size,
+        projection=input_size if pattern_projection_size is None else pattern_projection_size,
+        hidden=hidden_size,
+        pattern=pattern_size,
+        output=input_size if output_size is None else output_size,
+    )
+
+
 class HopfieldAssociation(nn.Module):
     """
-    Multi-head retrieval between already normalised patterns, with input and output projections.
+    Multi-head retrieval between normalized patterns, with input and output projections.
 
-    The arguments are those of [`SparseHopfield`] with the same names; `steps` and `tolerance` are those of
+    The arguments have the names and meanings of those of [`SparseHopfield`]; `steps` and `tolerance` are those of
     [`retrieve`]. All tensors are batch first. A batch of size 1 is broadcast to the others.
     """
+
+    input_size: int | None
+    hidden_size: int | None
+    output_size: int | None
+    pattern_size: int | None
+    stored_pattern_size: int | None
+    pattern_projection_size: int | None
+    scaling: float | tuple[float, ...]
+    out_proj: nn.Linear | None
+    in_proj_weight: nn.Parameter | None
+    q_proj_weight: nn.Parameter | None
+    k_proj_weight: nn.Parameter | None
+    v_proj_weight: nn.Parameter | None
+    in_proj_bias: nn.Parameter | None
+    bias_k: nn.Parameter | None
+    bias_v: nn.Parameter | None
+    p_norm_weight: nn.Parameter | None
+    p_norm_bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -107,7 +183,7 @@ class HopfieldAssociation(nn.Module):
         self.normalize_hopfield_space = normalize_hopfield_space
         self.normalize_hopfield_space_eps = normalize_hopfield_space_eps
         self.add_zero_association = add_zero_association
-        # Nothing is learned about the patterns: plain retrieval, sizes come from the data.
+        # Nothing about the patterns is learned: plain retrieval, whose sizes come from the data.
         self.static_execution = (
             stored_pattern_as_static
             and state_pattern_as_static
@@ -116,145 +192,105 @@ class HopfieldAssociation(nn.Module):
             and not normalize_hopfield_space
             and disable_out_projection
         )
-
-        self._resolve_sizes(
-            input_size,
-            hidden_size,
-            output_size,
-            pattern_size,
-            stored_pattern_size,
-            pattern_projection_size,
-            disable_out_projection,
-        )
-        self._create_projections(input_bias, pattern_size is None, disable_out_projection)
-        self._create_bias_patterns(concat_bias_pattern)
-        if normalize_hopfield_space_affine:
-            self.p_norm_weight = nn.Parameter(torch.empty(self.hidden_size))
-            self.p_norm_bias = nn.Parameter(torch.empty(self.hidden_size))
-        else:
-            self.register_parameter("p_norm_weight", None)
-            self.register_parameter("p_norm_bias", None)
-
-        if scaling is None:
-            self.scaling = 1.0 if self.static_execution else 1.0 / math.sqrt(self.hidden_size)
-        else:
-            self.scaling = per_head_values("scaling", scaling, num_heads)
-            check_each(_check_scaling, self.scaling)
-        self.reset_parameters()
-
-    def _resolve_sizes(
-        self,
-        input_size: int | None,
-        hidden_size: int | None,
-        output_size: int | None,
-        pattern_size: int | None,
-        stored_pattern_size: int | None,
-        pattern_projection_size: int | None,
-        disable_out_projection: bool,
-    ) -> None:
-        """Set the size of every space. In static execution a size that was not given stays `None`: any will do."""
-        if self.static_execution:
-            self.input_size = self.stored_pattern_size = self.pattern_projection_size = None
-            self.hidden_size, self.pattern_size = hidden_size, pattern_size
-            self.output_size = output_size
-            if output_size is not None:
-                raise ValueError(
-                    f"output_size={output_size} has no effect with disable_out_projection=True; leave it out."
-                )
-            return
-        if input_size is None:
-            raise ValueError(
-                "input_size=None is only possible when nothing is projected: give input_size, or set "
-                "stored_pattern_as_static, state_pattern_as_static, pattern_projection_as_static and "
-                "disable_out_projection to True and neither connect the projection nor normalize_hopfield_space."
-            )
-        self.input_size = input_size
-        self.stored_pattern_size = input_size if stored_pattern_size is None else stored_pattern_size
-        self.pattern_projection_size = input_size if pattern_projection_size is None else pattern_projection_size
-        if hidden_size is None and input_size % self.num_heads:
-            raise ValueError(
-                f"input_size={input_size} is not divisible by num_heads={self.num_heads}; "
-                f"give hidden_size (the size of one head)."
-            )
-        self.hidden_size = input_size // self.num_heads if hidden_size is None else hidden_size
-        self.pattern_size = self.hidden_size if pattern_size is None else pattern_size
-        self.output_size = output_size if output_size is not None else input_size
-        if disable_out_projection:
-            self.output_size = self.num_heads * self.pattern_size
-            if output_size is not None and output_size != self.output_size:
-                raise ValueError(
-                    f"output_size={output_size} has no effect with disable_out_projection=True, where the output has "
-                    f"num_heads * pattern_size = {self.output_size} features; leave it out."
-                )
-        if self.connected:
-            if self.stored_pattern_size != self.pattern_projection_size:
-                raise ValueError(
-                    f"pattern_projection_as_connected=True projects the pattern projection as the stored pattern, so "
-                    f"stored_pattern_size={self.stored_pattern_size} and "
-                    f"pattern_projection_size={self.pattern_projection_size} must be equal."
-                )
-            if self.projection_is_static and not self.stored_is_static and self.pattern_size != self.hidden_size:
-                raise ValueError(
-                    f"pattern_size={self.pattern_size} must equal hidden_size={self.hidden_size} when "
-                    f"pattern_projection_as_connected and pattern_projection_as_static are both True."
-                )
-
-    def _create_projections(self, input_bias: bool, default_pattern_size: bool, disable_out_projection: bool) -> None:
-        for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_bias"):
-            self.register_parameter(name, None)
-        self.out_proj = None
-        if self.static_execution:
-            return
-        hidden, pattern = self.num_heads * self.hidden_size, self.num_heads * self.pattern_size
-        rows = {
-            "state": 0 if self.state_is_static else hidden,
-            "stored": 0 if self.stored_is_static else hidden,
-            "projection": 0 if self.projection_is_static else pattern,
-        }
-        # First row of each part, in the joint weight and in the joint bias alike.
-        self._first_row = {"state": 0, "stored": rows["state"], "projection": rows["state"] + rows["stored"]}
-        # When all inputs have one size hflayers keeps one joint weight, else one weight each.
-        joint = (
-            self.stored_pattern_size == self.input_size
-            and self.pattern_projection_size == self.input_size
-            and default_pattern_size
-            and not self.connected
-        )
-        if joint:
-            if sum(rows.values()):
-                self.in_proj_weight = nn.Parameter(torch.empty(sum(rows.values()), self.input_size))
-        else:
-            if rows["state"]:
-                self.q_proj_weight = nn.Parameter(torch.empty(hidden, self.input_size))
-            if rows["stored"]:
-                self.k_proj_weight = nn.Parameter(torch.empty(hidden, self.stored_pattern_size))
-            if rows["projection"]:
-                projected_twice = self.connected and not self.stored_is_static
-                size = hidden if projected_twice else self.pattern_projection_size
-                self.v_proj_weight = nn.Parameter(torch.empty(pattern, size))
-        if input_bias and sum(rows.values()):
-            # hflayers keeps the bias of the pattern projection even where that is static and the bias unused.
-            self.in_proj_bias = nn.Parameter(torch.empty(rows["state"] + rows["stored"] + pattern))
-        if not disable_out_projection:
-            self.out_proj = nn.Linear(pattern, self.output_size, bias=input_bias)
-
-    def _create_bias_patterns(self, concat_bias_pattern: bool) -> None:
-        self.register_parameter("bias_k", None)
-        self.register_parameter("bias_v", None)
-        if not concat_bias_pattern:
-            return
-        if self.stored_is_static or self.projection_is_static:
+        if concat_bias_pattern and (stored_pattern_as_static or pattern_projection_as_static):
             raise ValueError(
                 "concat_bias_pattern=True adds a learned pattern to projected ones; it cannot be combined with "
                 "stored_pattern_as_static=True or pattern_projection_as_static=True."
             )
-        self.bias_k = nn.Parameter(torch.empty(1, 1, self.num_heads * self.hidden_size))
-        self.bias_v = nn.Parameter(torch.empty(1, 1, self.num_heads * self.pattern_size))
+        for name in _PARAMETERS:
+            self.register_parameter(name, None)
+        self.out_proj = None
+        default_scaling = 1.0
+        if self.static_execution:
+            self._set_static_sizes(hidden_size, output_size, pattern_size)
+        else:
+            sizes = _resolve_sizes(
+                num_heads,
+                input_size,
+                hidden_size,
+                output_size,
+                pattern_size,
+                stored_pattern_size,
+                pattern_projection_size,
+                disable_out_projection,
+            )
+            self._set_sizes(sizes)
+            default_scaling = 1.0 / math.sqrt(sizes.hidden)
+            # If all inputs have one size, hflayers has one joint weight, otherwise one weight each.
+            one_size = sizes.input == sizes.stored == sizes.projection and pattern_size is None
+            self._create_input_projections(sizes, joint=one_size and not self.connected, bias=input_bias)
+            if not disable_out_projection:
+                self.out_proj = nn.Linear(num_heads * sizes.pattern, sizes.output, bias=input_bias)
+            if concat_bias_pattern:
+                self.bias_k = nn.Parameter(torch.empty(1, 1, num_heads * sizes.hidden))
+                self.bias_v = nn.Parameter(torch.empty(1, 1, num_heads * sizes.pattern))
+            if normalize_hopfield_space_affine:
+                self.p_norm_weight = nn.Parameter(torch.empty(sizes.hidden))
+                self.p_norm_bias = nn.Parameter(torch.empty(sizes.hidden))
+
+        self.scaling = default_scaling if scaling is None else per_head_values("scaling", scaling, num_heads)
+        check_each(_check_scaling, self.scaling)
+        self.reset_parameters()
+
+    def _set_static_sizes(self, hidden_size: int | None, output_size: int | None, pattern_size: int | None) -> None:
+        """Set the sizes of a layer that projects nothing. One that is not given stays `None`: any size fits."""
+        if output_size is not None:
+            raise ValueError(
+                f"output_size={output_size} has no effect with disable_out_projection=True; leave it out."
+            )
+        self.input_size = self.stored_pattern_size = self.pattern_projection_size = self.output_size = None
+        self.hidden_size, self.pattern_size = hidden_size, pattern_size
+
+    def _set_sizes(self, sizes: _Sizes) -> None:
+        """Set the sizes of a layer that projects, after checking that they fit a connected projection."""
+        if self.connected and sizes.stored != sizes.projection:
+            raise ValueError(
+                f"pattern_projection_as_connected=True projects the pattern projection like the stored pattern, so "
+                f"stored_pattern_size={sizes.stored} and pattern_projection_size={sizes.projection} must be equal."
+            )
+        only_connected = self.connected and self.projection_is_static and not self.stored_is_static
+        if only_connected and sizes.pattern != sizes.hidden:
+            raise ValueError(
+                f"pattern_size={sizes.pattern} must equal hidden_size={sizes.hidden} when "
+                f"pattern_projection_as_connected and pattern_projection_as_static are both True."
+            )
+        self.input_size, self.output_size = sizes.input, sizes.output
+        self.hidden_size, self.pattern_size = sizes.hidden, sizes.pattern
+        self.stored_pattern_size, self.pattern_projection_size = sizes.stored, sizes.projection
+
+    def _create_input_projections(self, sizes: _Sizes, joint: bool, bias: bool) -> None:
+        hidden, pattern = self.num_heads * sizes.hidden, self.num_heads * sizes.pattern
+        state = 0 if self.state_is_static else hidden
+        stored = 0 if self.stored_is_static else hidden
+        projection = 0 if self.projection_is_static else pattern
+        # The rows of each part in the joint weight, and in the bias.
+        self._rows = {
+            "state": slice(0, state),
+            "stored": slice(state, state + stored),
+            "projection": slice(state + stored, state + stored + projection),
+        }
+        total = state + stored + projection
+        if not total:
+            return
+        if joint:
+            self.in_proj_weight = nn.Parameter(torch.empty(total, sizes.input))
+        else:
+            if state:
+                self.q_proj_weight = nn.Parameter(torch.empty(state, sizes.input))
+            if stored:
+                self.k_proj_weight = nn.Parameter(torch.empty(stored, sizes.stored))
+            if projection:
+                projected_twice = self.connected and not self.stored_is_static
+                width = hidden if projected_twice else sizes.projection
+                self.v_proj_weight = nn.Parameter(torch.empty(projection, width))
+        if bias:
+            # hflayers keeps the bias of the pattern projection even if that is static and the bias unused.
+            self.in_proj_bias = nn.Parameter(torch.empty(state + stored + pattern))
 
     def reset_parameters(self) -> None:
-        """Initialise as hflayers does: weights and bias patterns from N(0, 0.02²), biases zero."""
+        """Initialize as hflayers does: weights and bias patterns from N(0, 0.02²), biases zero."""
         self.retrieval_parameters.reset_parameters()
-        if self.p_norm_weight is not None:
+        if self.p_norm_weight is not None and self.p_norm_bias is not None:
             nn.init.ones_(self.p_norm_weight)
             nn.init.zeros_(self.p_norm_bias)
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
@@ -271,15 +307,16 @@ class HopfieldAssociation(nn.Module):
                 nn.init.normal_(pattern, std=0.02)
 
     def _apply_projection(self, inputs: torch.Tensor, part: str) -> torch.Tensor:
-        """The input projection of `part` (`"state"`, `"stored"` or `"projection"`), which must not be static."""
-        first = self._first_row[part]
-        size = self.num_heads * (self.pattern_size if part == "projection" else self.hidden_size)
+        """Apply the input projection of `part` (`"state"`, `"stored"` or `"projection"`), which is not static."""
+        rows = self._rows[part]
+        weight: torch.Tensor | None
         if self.in_proj_weight is not None:
-            weight = self.in_proj_weight[first : first + size]
+            weight = self.in_proj_weight[rows]
         else:
             own = {"state": self.q_proj_weight, "stored": self.k_proj_weight, "projection": self.v_proj_weight}
             weight = own[part]
-        bias = None if self.in_proj_bias is None else self.in_proj_bias[first : first + size]
+        assert weight is not None, f"{part} is static"
+        bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
         return nn.functional.linear(inputs, weight, bias)
 
     def _split_heads(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -300,15 +337,15 @@ class HopfieldAssociation(nn.Module):
         self, state: torch.Tensor, stored: torch.Tensor, projection: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """
-        Bring patterns into the heads.
+        Project patterns into the heads.
 
-        Static patterns are the same for every head. The learned bias pattern and the zero pattern, where asked for,
-        are the last stored patterns.
+        Static patterns are the same for every head. The learned bias pattern and the zero pattern, if any, come last
+        among the stored patterns.
 
         Args:
             state (`torch.Tensor` of shape `(batch, states, state_width)`): State patterns.
             stored (`torch.Tensor` of shape `(batch, stored, stored_width)`): Stored patterns.
-            projection (`torch.Tensor` of shape `(batch, stored, projection_width)`): What is read out.
+            projection (`torch.Tensor` of shape `(batch, stored, projection_width)`): Patterns that are read out.
 
         Returns:
             `tuple[torch.Tensor, torch.Tensor, torch.Tensor]`: Query `(batch, heads, states, head_dim)`, key and value
@@ -334,13 +371,13 @@ class HopfieldAssociation(nn.Module):
         value = self._split_heads(projected_value) if value_has_heads else projected_value.unsqueeze(1)
 
         query, key = self._normalize(query), self._normalize(key)
-        if self.bias_k is not None:
+        if self.bias_k is not None and self.bias_v is not None:
             key = torch.cat([key, self._split_heads(self.bias_k).expand(key.shape[0], -1, -1, -1)], dim=2)
             value = torch.cat([value, self._split_heads(self.bias_v).expand(value.shape[0], -1, -1, -1)], dim=2)
         if self.add_zero_association:
             key = nn.functional.pad(key, (0, 0, 0, 1))
             value = nn.functional.pad(value, (0, 0, 0, 1))
-        # `retrieve` shares one key-value head among all heads, but keys and values must have equally many.
+        # `retrieve` shares one key-value head among all heads, but keys and values need the same number of heads.
         if key.shape[1] != value.shape[1]:
             key = key.expand(-1, self.num_heads, -1, -1)
             value = value.expand(-1, self.num_heads, -1, -1)
@@ -407,29 +444,6 @@ class HopfieldAssociation(nn.Module):
             f"association_mask has shape {shape}; it must be (states, stored) = {(states, stored)}, or that with "
             f"batch={batch}, batch * heads = {batch * heads} or (batch, heads) = {(batch, heads)} in front."
         )
-
-    def visible(
-        self,
-        state: torch.Tensor,
-        stored: torch.Tensor,
-        projection: torch.Tensor,
-        padding_mask: torch.Tensor | None = None,
-        association_mask: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """
-        Which stored patterns each state may use, those that are appended included.
-
-        Args:
-            state, stored, projection, padding_mask, association_mask: As in [`~HopfieldAssociation.forward`].
-
-        Returns:
-            `torch.BoolTensor` broadcastable to `(batch, heads, states, stored)`.
-        """
-        batch = max(state.shape[0], stored.shape[0], projection.shape[0])
-        mask = self._mask(padding_mask, association_mask, batch, state.shape[1], stored.shape[1])
-        if mask is None:
-            return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=state.device)
-        return mask if mask.dtype == torch.bool else mask > -torch.inf
 
     def forward(
         self,

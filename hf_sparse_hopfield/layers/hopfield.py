@@ -1,23 +1,24 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`SparseHopfield`: retrieval between state, stored and projected patterns that are all inputs."""
+"""`SparseHopfield`: retrieval among state, stored and projected patterns that are all inputs."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from .association import HopfieldAssociation, check_flag, check_size, in_rows
+from ..checks import check_dropout, check_flag, check_integer, check_number, is_integer, is_number
+from .association import HopfieldAssociation, in_rows
 
 
-# hflayers' "until convergence" (update_steps_max None or negative) could run forever; this many updates are the limit.
-# With eps 1e-4, 32 random Gaussian patterns, d from 4 to 64, beta from 0.05 to 4 and alpha 1, 1.5 and 2, no query needed
-# more than 89.
+# Limit of updates "until convergence" (update_steps_max None or negative), which hflayers does not have. With eps 1e-4,
+# 32 random Gaussian patterns, d from 4 to 64, beta from 0.05 to 4 and alpha 1, 1.5 and 2, no query needs more than 89.
 CONVERGENCE_STEPS = 128
 
 
 class SparseHopfield(nn.Module):
     """
-    Retrieval of stored patterns by state patterns, both given as inputs.
+    Retrieval of stored patterns by state patterns, both of which are inputs.
 
     With Q, K, V the (projected) state patterns, stored patterns and pattern projections of a head, and N the
     alpha-entmax over the stored patterns, the layer computes
@@ -28,11 +29,11 @@ class SparseHopfield(nn.Module):
     its dense twin, the `Hopfield` layer of Ramsauer et al. (softmax). Argument names, meanings and state dict follow
     the package hflayers, with these differences:
 
-    - Each row stops by itself once its state moves by less than `update_steps_eps` (hflayers measures the change of
-      the association matrix, and its maximum over the batch, so that there a result depends on the batch).
+    - Each row stops on its own once its state moves by less than `update_steps_eps`. (hflayers measures the change of
+      the association matrix and takes the maximum over the batch, so its results depend on the batch.)
     - `update_steps_max` and `update_steps_eps` are numbers, the same for all heads.
-    - `concat_bias_pattern` is honoured (hflayers creates the parameters and does not use them).
-    - A state with nothing to attend to retrieves zeros, not NaN.
+    - `concat_bias_pattern` takes effect (hflayers creates the parameters but does not use them).
+    - A state that may not attend to anything retrieves zeros, not NaN.
     - A batch of size 1 among the inputs is broadcast to the others.
 
     Args:
@@ -42,39 +43,39 @@ class SparseHopfield(nn.Module):
         pattern_size (`int`, *optional*, defaults to `hidden_size`): Width of one head's projected pattern.
         num_heads (`int`, *optional*, defaults to 1): Number of heads.
         scaling (`float` or sequence of `num_heads` floats, *optional*):
-            Factor on the scores; defaults to `1 / sqrt(hidden_size)`, and to 1 if nothing is projected. It is not part
+            Factor on the scores; defaults to `1 / sqrt(hidden_size)`, or to 1 if nothing is projected. It is not part
             of the state dict.
         update_steps_max (`int`, *optional*, defaults to 0):
-            Updates of the state before the read-out. `None` or a negative number: until convergence, at most 128.
+            Updates of the state before the read-out. `None` or a negative number: until convergence, 128 at most.
         update_steps_eps (`float`, *optional*, defaults to 1e-4):
-            A state that moves by less (Euclidean norm) is not updated any more; 0 updates it every time.
+            A state stops updating once it moves by less than this (Euclidean norm); with 0, it never stops early.
         alpha (`float` or sequence of `num_heads` floats, *optional*, defaults to 2.0):
             Member of the entmax family, in [1, 2]: 1 is softmax, 2 is sparsemax.
         beta (`float` or sequence of `num_heads` floats, *optional*, defaults to 1.0): Multiplier on `scaling`.
         learn_alpha (`bool`, *optional*, defaults to `False`): Learn alpha, one value per head, starting from `alpha`.
         learn_beta (`bool`, *optional*, defaults to `False`): Learn beta, one value per head, starting from `beta`.
         normalize_stored_pattern (`bool`, *optional*, defaults to `True`): Apply layer norm to the stored patterns.
-        normalize_stored_pattern_affine (`bool`, *optional*): Its scale and shift; by default, if it is applied at all.
+        normalize_stored_pattern_affine (`bool`, *optional*): Learn its scale and shift; by default, if it is applied.
         normalize_stored_pattern_eps (`float`, *optional*, defaults to 1e-5): Its epsilon.
         normalize_state_pattern (`bool`, *optional*, defaults to `True`): Apply layer norm to the state patterns.
-        normalize_state_pattern_affine (`bool`, *optional*): Its scale and shift; by default, if it is applied at all.
+        normalize_state_pattern_affine (`bool`, *optional*): Learn its scale and shift; by default, if it is applied.
         normalize_state_pattern_eps (`float`, *optional*, defaults to 1e-5): Its epsilon.
         normalize_pattern_projection (`bool`, *optional*, defaults to `True`): Apply layer norm to the projections.
-        normalize_pattern_projection_affine (`bool`, *optional*): Its scale and shift; by default, if it is applied.
+        normalize_pattern_projection_affine (`bool`, *optional*): Learn its scale and shift; by default, if it is applied.
         normalize_pattern_projection_eps (`float`, *optional*, defaults to 1e-5): Its epsilon.
         normalize_hopfield_space (`bool`, *optional*, defaults to `False`): Apply layer norm to queries and keys.
-        normalize_hopfield_space_affine (`bool`, *optional*, defaults to `False`): With scale and shift.
+        normalize_hopfield_space_affine (`bool`, *optional*, defaults to `False`): Learn its scale and shift.
         normalize_hopfield_space_eps (`float`, *optional*, defaults to 1e-5): Its epsilon.
         stored_pattern_as_static (`bool`, *optional*, defaults to `False`): Do not project the stored patterns.
         state_pattern_as_static (`bool`, *optional*, defaults to `False`): Do not project the state patterns.
         pattern_projection_as_static (`bool`, *optional*, defaults to `False`): Do not project the pattern projections.
         pattern_projection_as_connected (`bool`, *optional*, defaults to `False`):
-            Project the pattern projections with the projection of the stored patterns first.
+            Apply the projection of the stored patterns to the pattern projections first.
         stored_pattern_size (`int`, *optional*, defaults to `input_size`): Width of the stored patterns.
         pattern_projection_size (`int`, *optional*, defaults to `input_size`): Width of the pattern projections.
         batch_first (`bool`, *optional*, defaults to `True`): Inputs and output are `(batch, length, width)`, else
             `(length, batch, width)`.
-        association_activation (`str`, *optional*): Name of a function of torch to apply to the output, as `"relu"`.
+        association_activation (`str`, *optional*): Name of a torch function to apply to the output, such as `"relu"`.
         dropout (`float`, *optional*, defaults to 0.0): Probability of dropping a read-out weight in training.
         input_bias (`bool`, *optional*, defaults to `True`): The projections have biases.
         concat_bias_pattern (`bool`, *optional*, defaults to `False`): Add one learned stored pattern, never masked.
@@ -140,7 +141,7 @@ class SparseHopfield(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        sizes = {
+        sizes: dict[str, Any] = {
             "input_size": input_size,
             "hidden_size": hidden_size,
             "output_size": output_size,
@@ -149,8 +150,8 @@ class SparseHopfield(nn.Module):
             "pattern_projection_size": pattern_projection_size,
         }
         for name, size in sizes.items():
-            check_size(name, size)
-        flags = {
+            check_integer(name, size, optional=True)
+        flags: dict[str, Any] = {
             "learn_alpha": learn_alpha,
             "learn_beta": learn_beta,
             "normalize_hopfield_space": normalize_hopfield_space,
@@ -171,8 +172,7 @@ class SparseHopfield(nn.Module):
                 "normalize_hopfield_space_affine=True has no effect with normalize_hopfield_space=False; "
                 "set both or neither."
             )
-        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout must be a probability in [0, 1), got {dropout!r}.")
+        check_dropout("dropout", dropout)
         self.batch_first = batch_first
         self.association_activation = _named_activation(association_activation)
         steps, tolerance = _steps_and_tolerance(update_steps_max, update_steps_eps)
@@ -213,17 +213,19 @@ class SparseHopfield(nn.Module):
             normalize_pattern_projection_eps,
             ("pattern_projection_size or input_size", pattern_projection_size or input_size),
         )
-        self._set_expected_widths()
+        self.expected_widths = self._find_expected_widths()
 
-    def _set_expected_widths(self) -> None:
+    def _find_expected_widths(self) -> dict[str, int | None]:
         """
-        Find the width that each input must have (`None`: any), from everything that is applied to it.
+        Find the width that each input must have (`None`: any) from everything that is applied to it.
 
-        Raises where two things that are applied to the same input need different widths, instead of at the first call.
+        Raises if two things that are applied to one input need different widths, so that the first call need not.
         """
         core = self.association_core
         hidden_matters = core.static_execution or core.p_norm_weight is not None
-        state, stored, projection = {}, {}, {}
+        state: dict[str, int | None] = {}
+        stored: dict[str, int | None] = {}
+        projection: dict[str, int | None] = {}
         if not core.state_is_static:
             state["input_size"] = core.input_size
         elif hidden_matters or not core.stored_is_static:
@@ -236,7 +238,7 @@ class SparseHopfield(nn.Module):
             projection["pattern_projection_size"] = core.pattern_projection_size
         elif core.static_execution or core.out_proj is not None:
             projection["pattern_size (pattern_projection_as_static=True)"] = core.pattern_size
-        self.expected_widths = {}
+        expected: dict[str, int | None] = {}
         for name, needs, norm in (
             ("state_pattern", state, self.norm_state_pattern),
             ("stored_pattern", stored, self.norm_stored_pattern),
@@ -248,10 +250,11 @@ class SparseHopfield(nn.Module):
             if len(widths) > 1:
                 listed = ", ".join(f"{width} by {reason}" for reason, width in needs.items())
                 raise ValueError(f"the width of {name} is fixed to {listed}; make them equal or drop one.")
-            self.expected_widths[name] = widths.pop() if widths else None
+            expected[name] = widths.pop() if widths else None
+        return expected
 
     def reset_parameters(self) -> None:
-        """Initialise all parameters anew."""
+        """Initialize all parameters again."""
         self.association_core.reset_parameters()
         for norm in (self.norm_stored_pattern, self.norm_state_pattern, self.norm_pattern_projection):
             if norm is not None:
@@ -260,7 +263,7 @@ class SparseHopfield(nn.Module):
     def _batch_first_patterns(
         self, input: torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Take the input apart into state, stored and projected patterns, check and normalise them."""
+        """Split the input into state, stored and projected patterns, check and normalize them."""
         if isinstance(input, torch.Tensor):
             stored, state, projection = input, input, input
         elif isinstance(input, (tuple, list)) and len(input) == 3 and all(isinstance(x, torch.Tensor) for x in input):
@@ -270,25 +273,9 @@ class SparseHopfield(nn.Module):
                 "input must be a tensor or three tensors (stored_pattern, state_pattern, pattern_projection), got "
                 + (f"{len(input)} elements." if isinstance(input, (tuple, list)) else f"{type(input).__name__}.")
             )
-        for name, pattern in (
-            ("state_pattern", state),
-            ("stored_pattern", stored),
-            ("pattern_projection", projection),
-        ):
-            layout = "(batch, length, width)" if self.batch_first else "(length, batch, width)"
-            if pattern.dim() != 3:
-                raise ValueError(f"{name} must have shape {layout}, got shape {tuple(pattern.shape)}.")
-            width = self.expected_widths[name]
-            if width is not None and pattern.shape[2] != width:
-                raise ValueError(f"{name} must have width {width}, got shape {tuple(pattern.shape)} {layout}.")
+        self._check_widths(state, stored, projection)
         if not self.batch_first:
             stored, state, projection = (x.transpose(0, 1) for x in (stored, state, projection))
-        if self.association_core.state_is_static and self.association_core.stored_is_static:
-            if state.shape[2] != stored.shape[2]:
-                raise ValueError(
-                    f"static state_pattern and stored_pattern must have the same width, got {state.shape[2]} and "
-                    f"{stored.shape[2]}."
-                )
         if stored.shape[1] != projection.shape[1]:
             raise ValueError(
                 f"stored_pattern and pattern_projection must have the same length, got {stored.shape[1]} and "
@@ -302,6 +289,22 @@ class SparseHopfield(nn.Module):
         if self.norm_pattern_projection is not None:
             projection = in_rows(projection, self.norm_pattern_projection)
         return state, stored, projection
+
+    def _check_widths(self, state: torch.Tensor, stored: torch.Tensor, projection: torch.Tensor) -> None:
+        layout = "(batch, length, width)" if self.batch_first else "(length, batch, width)"
+        patterns = {"state_pattern": state, "stored_pattern": stored, "pattern_projection": projection}
+        for name, pattern in patterns.items():
+            if pattern.dim() != 3:
+                raise ValueError(f"{name} must have shape {layout}, got shape {tuple(pattern.shape)}.")
+            width = self.expected_widths[name]
+            if width is not None and pattern.shape[2] != width:
+                raise ValueError(f"{name} must have width {width}, got shape {tuple(pattern.shape)} {layout}.")
+        core = self.association_core
+        if core.state_is_static and core.stored_is_static and state.shape[2] != stored.shape[2]:
+            raise ValueError(
+                f"static state_pattern and stored_pattern must have the same width, got {state.shape[2]} and "
+                f"{stored.shape[2]}."
+            )
 
     def forward(
         self,
@@ -317,13 +320,13 @@ class SparseHopfield(nn.Module):
                 `(stored_pattern, state_pattern, pattern_projection)` of shapes `(batch, stored, stored_width)`,
                 `(batch, states, width)` and `(batch, stored, projection_width)`.
             stored_pattern_padding_mask (`torch.BoolTensor` of shape `(batch, stored)`, *optional*):
-                True where a stored pattern is padding. The batch comes first here whatever `batch_first` says.
+                True where a stored pattern is padding. Its first dimension is the batch, whatever `batch_first` is.
             association_mask (`torch.Tensor` of shape `(states, stored)`, *optional*):
-                Boolean (True = masked) or floating point (added to the scores). May be different for each sample, with
-                `batch`, `batch * num_heads` or `(batch, num_heads)` as leading dimensions.
+                Boolean (True = masked) or floating point (added to the scores). Leading dimensions `batch`,
+                `batch * num_heads` or `(batch, num_heads)` make it different for each sample or head.
 
         Returns:
-            `torch.Tensor` of shape `(batch, states, output_size)`: What was retrieved.
+            `torch.Tensor` of shape `(batch, states, output_size)`: The retrieved patterns.
         """
         patterns = self._batch_first_patterns(input)
         output, _ = self.association_core(*patterns, stored_pattern_padding_mask, association_mask)
@@ -345,8 +348,8 @@ class SparseHopfield(nn.Module):
             input, stored_pattern_padding_mask, association_mask: As in [`~SparseHopfield.forward`].
 
         Returns:
-            `torch.Tensor` of shape `(batch, num_heads, states, stored)`: One more column each for the bias pattern and
-            for the zero pattern, if there are such.
+            `torch.Tensor` of shape `(batch, num_heads, states, stored)`, with one more column each for the bias pattern
+            and the zero pattern, if any.
         """
         patterns = self._batch_first_patterns(input)
         return self.association_core(*patterns, stored_pattern_padding_mask, association_mask, return_weights=True)[1]
@@ -363,11 +366,11 @@ class SparseHopfield(nn.Module):
 
         Args:
             input: As in [`~SparseHopfield.forward`].
-            stored_pattern_padding_mask, association_mask: Accepted as hflayers does; they have no influence.
+            stored_pattern_padding_mask, association_mask: Accepted for compatibility with hflayers; without effect.
 
         Returns:
-            `torch.Tensor` of shape `(batch, num_heads, stored, pattern_size)`: One more row each for the bias pattern
-            and for the zero pattern, if there are such.
+            `torch.Tensor` of shape `(batch, num_heads, stored, pattern_size)`, with one more row each for the bias
+            pattern and the zero pattern, if any.
         """
         value = self.association_core.project(*self._batch_first_patterns(input))[2]
         return value.expand(-1, self.association_core.num_heads, -1, -1)
@@ -415,10 +418,7 @@ class SparseHopfield(nn.Module):
 
 class LearnedPatternHopfield(nn.Module):
     """
-    What [`SparseHopfieldPooling`] and [`SparseHopfieldLayer`] share: a [`SparseHopfield`] with some learned inputs.
-
-    Subclasses define `_hopfield_input(input)`, the tuple (stored_pattern, state_pattern, pattern_projection). Learned
-    patterns stay a batch of size 1 there, so that they are projected once and not once per sample.
+    Base of [`SparseHopfieldPooling`] and [`SparseHopfieldLayer`]: a [`SparseHopfield`] with some learned inputs.
 
     Args:
         hopfield (`SparseHopfield`): The retrieval.
@@ -427,11 +427,17 @@ class LearnedPatternHopfield(nn.Module):
 
     def __init__(self, hopfield: SparseHopfield, quantity: int) -> None:
         super().__init__()
-        check_size("quantity", quantity)
-        if quantity is None:
-            raise ValueError("quantity must be a positive integer, got None.")
+        check_integer("quantity", quantity)
         self.hopfield = hopfield
         self.quantity = quantity
+
+    def _hopfield_input(self, input: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """
+        The stored patterns, state patterns and pattern projections that belong to an input.
+
+        Learned patterns stay a batch of size 1, so that they are projected once and not once per sample.
+        """
+        raise NotImplementedError
 
     @property
     def batch_first(self) -> bool:
@@ -475,23 +481,22 @@ def _check_batches(state: torch.Tensor, stored: torch.Tensor, projection: torch.
 
 
 def _steps_and_tolerance(update_steps_max: int | None, update_steps_eps: float) -> tuple[int, float]:
-    """hflayers counts updates before the read-out, `retrieve` counts evaluations of the normaliser: one more."""
-    if update_steps_max is not None and (isinstance(update_steps_max, bool) or not isinstance(update_steps_max, int)):
+    """hflayers counts updates before the read-out; `retrieve` counts evaluations of the normalizer, one more."""
+    if update_steps_max is not None and not is_integer(update_steps_max):
         raise TypeError(
             f"update_steps_max must be an integer or None (until convergence), the same for all heads, "
             f"got {update_steps_max!r}."
         )
-    if isinstance(update_steps_eps, bool) or not isinstance(update_steps_eps, (int, float)):
+    if not is_number(update_steps_eps):
         raise TypeError(f"update_steps_eps must be a number, the same for all heads, got {update_steps_eps!r}.")
-    if not 0.0 <= update_steps_eps < float("inf"):
-        raise ValueError(f"update_steps_eps must be at least 0 and finite, got {update_steps_eps!r}.")
+    check_number("update_steps_eps", update_steps_eps)
     if update_steps_max is None or update_steps_max < 0:
         if update_steps_eps == 0:
             raise ValueError(
                 f"update_steps_max={update_steps_max} (until convergence) needs update_steps_eps > 0 to detect it."
             )
         update_steps_max = CONVERGENCE_STEPS
-    # With a single evaluation there is nothing to stop.
+    # A single evaluation leaves nothing to stop.
     return update_steps_max + 1, float(update_steps_eps) if update_steps_max else 0.0
 
 
@@ -499,8 +504,7 @@ def _layer_norm(
     name: str, normalize: bool, affine: bool | None, eps: float, width: tuple[str, int | None]
 ) -> nn.LayerNorm | None:
     check_flag(f"normalize_{name}", normalize)
-    if affine is not None:
-        check_flag(f"normalize_{name}_affine", affine)
+    check_flag(f"normalize_{name}_affine", affine, optional=True)
     if not normalize:
         if affine:
             raise ValueError(
@@ -519,10 +523,10 @@ def _named_activation(name: str | None) -> Callable[[torch.Tensor], torch.Tensor
     if activation is None and isinstance(name, str):
         activation = getattr(nn.functional, name, None)
     problem = (
-        f"association_activation={name!r} must be the name of an elementwise function of torch, as 'relu' or 'tanh'"
+        f"association_activation={name!r} must be the name of an elementwise torch function, such as 'relu' or 'tanh'"
     )
     if not callable(activation):
-        raise ValueError(f"{problem}; there is none of that name.")
+        raise ValueError(f"{problem}; no torch function has that name.")
     probe = torch.linspace(-1.0, 1.0, 6).reshape(1, 2, 3)
     try:
         result = activation(probe)

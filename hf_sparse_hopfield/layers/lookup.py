@@ -2,11 +2,12 @@
 """`SparseHopfieldLayer`: the stored patterns are learned, the layer is a lookup table."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from .association import check_flag
+from ..checks import check_flag
 from .hopfield import LearnedPatternHopfield, SparseHopfield
 
 
@@ -21,11 +22,10 @@ class SparseHopfieldLayer(LearnedPatternHopfield):
         hidden_size, output_size, pattern_size, num_heads, scaling, update_steps_max, update_steps_eps:
             As in [`SparseHopfield`].
         quantity (`int`, *optional*, defaults to 1): Number of learned stored patterns.
-        trainable (`bool`, *optional*, defaults to `True`): They receive gradients; otherwise they stay random.
+        trainable (`bool`, *optional*, defaults to `True`): Train them; otherwise they stay random.
         lookup_weights_as_separated (`bool`, *optional*, defaults to `False`):
-            What is read out is learned separately from the stored patterns.
-        lookup_targets_as_trainable (`bool`, *optional*, defaults to `True`):
-            What is read out separately receives gradients.
+            Read out targets that are learned separately from the stored patterns.
+        lookup_targets_as_trainable (`bool`, *optional*, defaults to `True`): Train the separate targets.
         **options: All other arguments of [`SparseHopfield`].
 
     Example:
@@ -55,7 +55,7 @@ class SparseHopfieldLayer(LearnedPatternHopfield):
         trainable: bool = True,
         lookup_weights_as_separated: bool = False,
         lookup_targets_as_trainable: bool = True,
-        **options,
+        **options: Any,
     ) -> None:
         if input_size is None:
             raise ValueError("input_size must be given: it is the width of the learned stored patterns.")
@@ -73,7 +73,7 @@ class SparseHopfieldLayer(LearnedPatternHopfield):
         super().__init__(hopfield, quantity)
         check_flag("lookup_weights_as_separated", lookup_weights_as_separated)
         widths = hopfield.expected_widths
-        # Where any width will do, static stored patterns must still be as wide as the static states.
+        # Even if any width fits, static stored patterns must be as wide as the static states.
         width = widths["stored_pattern"] or widths["state_pattern"] or hopfield.hidden_size or input_size
         target_width = widths["pattern_projection"] or options.get("pattern_projection_size") or width
         self.lookup_weights = self._learned_patterns(width, trainable)
@@ -83,12 +83,12 @@ class SparseHopfieldLayer(LearnedPatternHopfield):
             if not lookup_targets_as_trainable:
                 raise ValueError(
                     "lookup_targets_as_trainable=False needs lookup_weights_as_separated=True: without it there are "
-                    "no separate targets (use trainable=False to fix the stored patterns)."
+                    "no separate targets. Use trainable=False to fix the stored patterns."
                 )
             if target_width != width:
                 raise ValueError(
-                    f"the stored patterns have width {width} and the pattern projections width {target_width}; they "
-                    f"can only be the same weights if the widths are equal. Set lookup_weights_as_separated=True."
+                    f"the stored patterns have width {width} and the pattern projections width {target_width}, so they "
+                    f"cannot be the same weights. Set lookup_weights_as_separated=True, or make the widths equal."
                 )
             self.register_parameter("target_weights", None)
         self._reset_patterns()
@@ -99,7 +99,7 @@ class SparseHopfieldLayer(LearnedPatternHopfield):
             nn.init.normal_(self.target_weights, std=0.02)
 
     def reset_parameters(self) -> None:
-        """Initialise all parameters anew."""
+        """Initialize all parameters again."""
         self.hopfield.reset_parameters()
         self._reset_patterns()
 
@@ -125,6 +125,6 @@ class SparseHopfieldLayer(LearnedPatternHopfield):
             association_mask (`torch.Tensor`, *optional*): As in [`SparseHopfield`], with `quantity` stored patterns.
 
         Returns:
-            `torch.Tensor` of shape `(batch, states, output_size)`: What was found.
+            `torch.Tensor` of shape `(batch, states, output_size)`: The retrieved patterns.
         """
         return self.hopfield(self._hopfield_input(input), stored_pattern_padding_mask, association_mask)

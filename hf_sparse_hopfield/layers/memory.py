@@ -5,17 +5,19 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import nn
 
+from ..checks import check_flag, check_integer, is_integer
 from ..functional.energy import check_beta, energy
 from ..functional.normalizers import check_alpha
 from ..parameters import per_head_values
 from ..retrieval import retrieve
-from .association import check_backend, check_flag
+from .association import check_backend
 
 
 FILE_FORMAT = "hf_sparse_hopfield.HopfieldMemory"
@@ -25,14 +27,13 @@ FILE_VERSION = "1"
 @dataclass
 class MemoryTrace:
     """
-    A retrieval from [`HopfieldMemory`] with everything that happened on the way. `...` are the leading dimensions of
-    the queries.
+    A retrieval from [`HopfieldMemory`] with its intermediate states. `...` are the leading dimensions of the queries.
 
     Args:
-        output (`torch.Tensor` of shape `(..., d)`): What was retrieved.
+        output (`torch.Tensor` of shape `(..., d)`): The retrieved patterns.
         weights (`torch.Tensor` of shape `(..., M)`): Weight of each stored pattern in the last step.
-        steps_used (`torch.LongTensor` of shape `(...)`): Steps taken by each query; fewer than `steps` if
-            it stopped by tolerance.
+        steps_used (`torch.LongTensor` of shape `(...)`): Steps of each query; fewer than `steps` if it stopped by
+            tolerance.
         states (`torch.Tensor` of shape `(steps + 1, ..., d)`): The query and the state after each step.
         energies (`torch.Tensor` of shape `(steps + 1, ...)`): Energy of each of the states. It never rises.
     """
@@ -45,7 +46,9 @@ class MemoryTrace:
 
 
 class _Patterns(nn.Module):
-    """Stored patterns, one per row: what memories share, whatever they retrieve by."""
+    """Stored patterns, one per row: the common part of all memories."""
+
+    patterns: torch.Tensor
 
     def __init__(self, patterns: torch.Tensor, normalize: bool) -> None:
         super().__init__()
@@ -54,20 +57,20 @@ class _Patterns(nn.Module):
         self.register_buffer("patterns", self._checked_patterns(patterns))
 
     def _checked_patterns(self, patterns: torch.Tensor) -> torch.Tensor:
-        """Patterns as they are stored: checked, a copy, of length 1 if asked for."""
+        """A checked copy of patterns, scaled to length 1 if `normalize` is set."""
         if not isinstance(patterns, torch.Tensor) or not patterns.is_floating_point():
             given = patterns.dtype if isinstance(patterns, torch.Tensor) else type(patterns).__name__
             raise TypeError(f"patterns must be a floating point tensor of shape (M, d), got {given}; use .float().")
         if patterns.dim() != 2 or patterns.shape[1] == 0:
             raise ValueError(f"patterns must have shape (M, d) with d > 0, got {tuple(patterns.shape)}.")
         if not torch.isfinite(patterns).all():
-            raise ValueError("patterns must be finite: one NaN or infinity would spoil every retrieval.")
+            raise ValueError("patterns must be finite: a single NaN or infinity spoils every retrieval.")
         patterns = patterns.detach()
         return self._to_unit_length(patterns) if self.normalize else patterns.clone()
 
     @staticmethod
     def _to_unit_length(vectors: torch.Tensor) -> torch.Tensor:
-        # Squares overflow easily in float16.
+        # In float16, squares overflow easily.
         precise = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
         return nn.functional.normalize(precise, dim=-1).to(vectors.dtype)
 
@@ -84,19 +87,19 @@ class _Patterns(nn.Module):
         Store more patterns.
 
         Args:
-            patterns (`torch.Tensor` of shape `(n, d)` or `(d,)`): What to store, in any floating point dtype.
+            patterns (`torch.Tensor` of shape `(n, d)` or `(d,)`): Patterns to store, in any floating point dtype.
 
         Returns:
-            `range`: The indices of the new patterns. Removing patterns shifts the indices of those behind them.
+            `range`: The indices of the new patterns. Removing patterns shifts the indices of later ones.
         """
         if isinstance(patterns, torch.Tensor) and patterns.dim() == 1:
             patterns = patterns.unsqueeze(0)
         if isinstance(patterns, torch.Tensor) and patterns.is_floating_point():
-            patterns = patterns.to(self.patterns)  # first: what is finite in one dtype may not be in another
+            patterns = patterns.to(self.patterns)  # before the check: another dtype may make it infinite
         patterns = self._checked_patterns(patterns)
         if patterns.shape[1] != self.dimension:
             raise ValueError(
-                f"patterns must have width {self.dimension} as those stored, got {tuple(patterns.shape)}."
+                f"patterns must have width {self.dimension}, like the stored ones, got {tuple(patterns.shape)}."
             )
         first = len(self)
         self.patterns = torch.cat([self.patterns, patterns])
@@ -107,26 +110,25 @@ class _Patterns(nn.Module):
         Forget patterns.
 
         Args:
-            indices (`int`, sequence of `int`, or `torch.Tensor`): Which ones; negative indices count from the end. A
-                boolean tensor of shape `(M,)` says for each pattern whether to forget it.
+            indices (`int`, sequence of `int`, or `torch.Tensor`):
+                The patterns to forget; negative indices count from the end. A boolean tensor of shape `(M,)` marks them.
         """
-        device = self.patterns.device
-        keep = torch.ones(len(self), dtype=torch.bool, device=device)
         if isinstance(indices, torch.Tensor) and indices.dtype == torch.bool:
-            if indices.shape != keep.shape:
+            if indices.shape != (len(self),):
                 raise ValueError(f"a boolean indices must have shape {(len(self),)}, got {tuple(indices.shape)}.")
-            keep &= ~indices.to(device)
-        else:
-            if isinstance(indices, torch.Tensor):
-                if indices.is_floating_point() or indices.is_complex():
-                    raise TypeError(f"indices must be integers or booleans, got a tensor of {indices.dtype}.")
-                indices = indices.flatten().tolist()
-            for index in [indices] if isinstance(indices, int) else list(indices):
-                if isinstance(index, bool) or not isinstance(index, int):
-                    raise TypeError(f"indices must be integers or a boolean tensor, got {index!r}.")
-                if not -len(self) <= index < len(self):
-                    raise IndexError(f"indices contains {index}, but the memory holds {len(self)} patterns.")
-                keep[index] = False
+            self.patterns = self.patterns[~indices.to(self.patterns.device)]
+            return
+        if isinstance(indices, torch.Tensor):
+            if indices.is_floating_point() or indices.is_complex():
+                raise TypeError(f"indices must be integers or booleans, got a tensor of {indices.dtype}.")
+            indices = indices.flatten().tolist()
+        keep = torch.ones(len(self), dtype=torch.bool, device=self.patterns.device)
+        for index in [indices] if isinstance(indices, int) else list(indices):
+            if not is_integer(index):
+                raise TypeError(f"indices must be integers or a boolean tensor, got {index!r}.")
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"indices contains {index}, but the memory holds {len(self)} patterns.")
+            keep[index] = False
         self.patterns = self.patterns[keep]
 
     def _checked_queries(self, queries: torch.Tensor) -> torch.Tensor:
@@ -145,9 +147,16 @@ class _Patterns(nn.Module):
         return self._to_unit_length(queries) if self.normalize else queries
 
     def _load_from_state_dict(
-        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
     ) -> None:
-        # The number of patterns is data, not architecture: take that of the state dict.
+        # The number of patterns is data, not architecture: it comes from the state dict.
         patterns = state_dict.get(prefix + "patterns")
         if patterns is not None and patterns.dim() == 2 and patterns.shape[1] == self.dimension:
             self.patterns = self.patterns.new_empty(patterns.shape)
@@ -158,24 +167,25 @@ class _Patterns(nn.Module):
 
 class HopfieldMemory(_Patterns):
     """
-    An associative memory: it stores patterns, and completes queries to stored patterns.
+    An associative memory: it stores patterns and completes queries to stored patterns.
 
     One step of retrieval from the patterns Xi (one per row) is
 
         T(x) = entmax(beta * x Xiᵀ) Xi
 
-    with `alpha=2` sparsemax and with `alpha=1` softmax. For `alpha > 1` and `beta` large enough for the separation of
-    the patterns the retrieved pattern is the stored one exactly, not only approximately. Nothing is learned; the
-    patterns are a buffer, so the memory moves with `.to(device)` and is part of the state dict of a model that holds
-    it, and so are alpha, beta and `normalize`. (Older state dicts have only the patterns; loading one leaves these
-    settings as they are.)
+    where entmax is sparsemax for `alpha=2` and softmax for `alpha=1`. For `alpha > 1`, and `beta` large enough for the
+    separation of the patterns, the retrieved pattern equals the stored one exactly, not only approximately.
+
+    Nothing is learned. The patterns are a buffer, so the memory moves with `.to(device)`. The state dict of a model that
+    holds a memory includes its patterns, alpha, beta and `normalize`. (Older state dicts have only the patterns; loading
+    one keeps the other settings.)
 
     Args:
-        patterns (`torch.Tensor` of shape `(M, d)`): What to store; M may be 0 for a memory to be filled later.
+        patterns (`torch.Tensor` of shape `(M, d)`): Patterns to store; M may be 0 for a memory to be filled later.
         alpha (`float`, *optional*, defaults to 2.0): Member of the entmax family, in [1, 2].
         beta (`float`, *optional*, defaults to 1.0): Inverse temperature, positive. There is no other scaling.
         normalize (`bool`, *optional*, defaults to `False`):
-            Scale patterns (when they are stored) and queries (when they come) to length 1, so that scores are cosines.
+            Scale stored patterns and queries to length 1, so that scores are cosines.
         backend (`str`, *optional*, defaults to `"auto"`): Backend of [`retrieve`].
 
     Example:
@@ -214,7 +224,7 @@ class HopfieldMemory(_Patterns):
     ```
     """
 
-    _version = 2  # of its part of a state dict: since 2, with the settings
+    _version = 2  # of its part of a state dict, which includes the settings since version 2
 
     def __init__(
         self,
@@ -239,11 +249,11 @@ class HopfieldMemory(_Patterns):
         Complete queries to stored patterns.
 
         Args:
-            queries (`torch.Tensor` of shape `(..., d)`): Where to start, in the dtype of the patterns.
-            steps (`int`, *optional*, defaults to 1): How often to apply T.
+            queries (`torch.Tensor` of shape `(..., d)`): The initial states, in the dtype of the patterns.
+            steps (`int`, *optional*, defaults to 1): Number of times to apply T.
             tolerance (`float`, *optional*, defaults to 0.0):
-                A query whose state moves by less (Euclidean norm) gets only its last step then. Each query stops by
-                itself: its result does not depend on the others.
+                A query whose state moves by less than this (Euclidean norm) takes only the last step after that. Each
+                query stops on its own, so its result does not depend on the others.
             return_trace (`bool`, *optional*, defaults to `False`): Return a [`MemoryTrace`].
 
         Returns:
@@ -252,7 +262,7 @@ class HopfieldMemory(_Patterns):
         queries = self._checked_queries(queries)
         leading = queries.shape[:-1]
         patterns = self.patterns[None, None]
-        result = retrieve(
+        result: Any = retrieve(  # a tensor or a RetrievalResult, depending on return_trace
             queries.reshape(1, 1, -1, self.dimension),
             patterns,
             patterns,
@@ -279,7 +289,7 @@ class HopfieldMemory(_Patterns):
 
     def forward(self, queries: torch.Tensor, steps: int = 1, tolerance: float = 0.0) -> torch.Tensor:
         """The same as [`~HopfieldMemory.retrieve`], so that a memory can be used as a layer."""
-        return self.retrieve(queries, steps, tolerance)
+        return self.retrieve(queries, steps, tolerance)  # type: ignore[return-value] # no trace: a tensor
 
     def energy(self, queries: torch.Tensor) -> torch.Tensor:
         """
@@ -335,7 +345,7 @@ class HopfieldMemory(_Patterns):
         cls, path: str | os.PathLike, device: str | torch.device = "cpu", backend: str = "auto"
     ) -> "HopfieldMemory":
         """
-        Read a memory that [`~HopfieldMemory.save`] wrote.
+        Read a memory written by [`~HopfieldMemory.save`].
 
         Args:
             path (`str` or `os.PathLike`): The file.
@@ -345,31 +355,14 @@ class HopfieldMemory(_Patterns):
         Returns:
             `HopfieldMemory`: The memory.
         """
-        if not os.path.isfile(path):
-            raise FileNotFoundError(f"path={os.fspath(path)!r} is not a file.")
-        try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                if metadata.get("format") != FILE_FORMAT:
-                    raise ValueError(
-                        f"path={os.fspath(path)!r} holds no HopfieldMemory: its format is {metadata.get('format')!r}, "
-                        f"not {FILE_FORMAT!r}. Build one from its tensors with HopfieldMemory(patterns)."
-                    )
-                if metadata.get("version") != FILE_VERSION:
-                    raise ValueError(
-                        f"path={os.fspath(path)!r} has version {metadata.get('version')!r} of the format; this "
-                        f"package reads version {FILE_VERSION!r}. Upgrade hf-sparse-hopfield."
-                    )
-                patterns = file.get_tensor("patterns")
-        except SafetensorError as error:
-            raise ValueError(f"path={os.fspath(path)!r} is damaged or no safetensors file: {error}") from error
+        patterns, metadata = _read_file(path)
         try:
             alpha, beta = float(metadata["alpha"]), float(metadata["beta"])
             normalize = {"True": True, "False": False}[metadata["normalize"]]
         except (KeyError, ValueError) as error:
             raise ValueError(f"path={os.fspath(path)!r} has damaged metadata {metadata!r}: {error!r}") from error
         try:
-            # Stored patterns already have length 1 where asked for: scaling them again would change the last bits.
+            # With `normalize`, saved patterns already have length 1; scaling them again would change the last bits.
             memory = cls(patterns, alpha=alpha, beta=beta, backend=backend)
         except (TypeError, ValueError) as error:
             raise ValueError(f"path={os.fspath(path)!r} is damaged: {error}") from error
@@ -377,25 +370,32 @@ class HopfieldMemory(_Patterns):
         return memory.to(device)
 
     def get_extra_state(self) -> torch.Tensor:
-        """alpha, beta and `normalize` for the state dict: numbers, because safetensors holds nothing else."""
+        """alpha, beta and `normalize` for the state dict, as a tensor because safetensors holds nothing else."""
         return torch.tensor([self.alpha, self.beta, float(self.normalize)], dtype=torch.float64)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
         """
-        Take alpha, beta and `normalize` from a state dict.
+        Set alpha, beta and `normalize` from a state dict.
 
         Args:
             state (`torch.Tensor` of shape `(3,)`): From [`~HopfieldMemory.get_extra_state`].
         """
         if not isinstance(state, torch.Tensor) or state.shape != (3,) or float(state[2]) not in (0.0, 1.0):
-            raise ValueError(f"a HopfieldMemory's state is alpha, beta and normalize (0 or 1), got {state!r}.")
+            raise ValueError(f"the state of a HopfieldMemory is alpha, beta and normalize (0 or 1), got {state!r}.")
         alpha, beta, normalize = state.tolist()
         check_alpha(alpha)
         check_beta(beta)
         self.alpha, self.beta, self.normalize = alpha, beta, bool(normalize)
 
     def _load_from_state_dict(
-        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
     ) -> None:
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
@@ -411,20 +411,20 @@ class HopfieldMemory(_Patterns):
 
 class PolynomialMemory(_Patterns):
     """
-    The polynomial memory of Krotov and Hopfield, the baseline of [`HopfieldMemory`].
+    The polynomial memory of Krotov and Hopfield, a baseline for [`HopfieldMemory`].
 
     As a universal Hopfield network, one step of retrieval from the patterns xi_1 … xi_M is
 
         T(x) = sum of w_mu xi_mu        with w_mu = (xi_mu · x)^order, scaled to sum 1
 
-    It has no temperature: beta would cancel, and so does the length of the query. As `order` is even, -x retrieves what x
-    does. A query that is orthogonal to all patterns retrieves zero.
+    It has no temperature, because beta cancels, and so does the length of the query. As `order` is even, x and -x
+    retrieve the same. A query that is orthogonal to all patterns retrieves zero.
 
     Args:
-        patterns (`torch.Tensor` of shape `(M, d)`): What to store; M may be 0 for a memory to be filled later.
+        patterns (`torch.Tensor` of shape `(M, d)`): Patterns to store; M may be 0 for a memory to be filled later.
         order (`int`, *optional*, defaults to 10): The exponent, even and at least 2.
         normalize (`bool`, *optional*, defaults to `False`):
-            Scale patterns (when they are stored) and queries (when they come) to length 1, so that scores are cosines.
+            Scale stored patterns and queries to length 1, so that scores are cosines.
 
     Example:
 
@@ -444,7 +444,7 @@ class PolynomialMemory(_Patterns):
 
     def __init__(self, patterns: torch.Tensor, order: int = 10, normalize: bool = False) -> None:
         super().__init__(patterns, normalize)
-        if isinstance(order, bool) or not isinstance(order, int) or order < 2 or order % 2:
+        if not is_integer(order) or order < 2 or order % 2:
             raise ValueError(
                 f"order must be an even integer of at least 2, so that no weight is negative, got {order!r}."
             )
@@ -455,21 +455,20 @@ class PolynomialMemory(_Patterns):
         Complete queries to stored patterns.
 
         Args:
-            queries (`torch.Tensor` of shape `(..., d)`): Where to start, in the dtype of the patterns.
-            steps (`int`, *optional*, defaults to 1): How often to apply T.
+            queries (`torch.Tensor` of shape `(..., d)`): The initial states, in the dtype of the patterns.
+            steps (`int`, *optional*, defaults to 1): Number of times to apply T.
 
         Returns:
             `torch.Tensor` of shape `(..., d)`.
         """
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise ValueError(f"steps must be an integer of at least 1, got {steps!r}.")
+        check_integer("steps", steps)
         queries = self._checked_queries(queries)
         dtype = torch.promote_types(queries.dtype, torch.float32)
         patterns, states = self.patterns.to(dtype), queries.to(dtype)
-        with torch.autocast(states.device.type, enabled=False):  # powers are nothing for half precision
+        with torch.autocast(states.device.type, enabled=False):  # half precision cannot hold the powers
             for _ in range(steps):
                 scores = states @ patterns.T
-                # The largest is brought to 1, so that the power neither overflows nor vanishes.
+                # Scale the largest to 1, so that its power neither overflows nor vanishes.
                 scores = scores / scores.abs().amax(-1, keepdim=True).clamp_min(1e-30)
                 powers = scores**self.order
                 states = powers / powers.sum(-1, keepdim=True).clamp_min(1e-30) @ patterns
@@ -489,3 +488,26 @@ def _one_number(name: str, value: float) -> float:
     if isinstance(number, tuple):
         raise TypeError(f"{name} must be one number, got {value!r}.")
     return number
+
+
+def _read_file(path: str | os.PathLike) -> tuple[torch.Tensor, dict[str, str]]:
+    """The patterns and the metadata of a saved memory."""
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"path={os.fspath(path)!r} is not a file.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FILE_FORMAT:
+                raise ValueError(
+                    f"path={os.fspath(path)!r} is not a HopfieldMemory: its format is {metadata.get('format')!r}, "
+                    f"not {FILE_FORMAT!r}. Build one from its tensors with HopfieldMemory(patterns)."
+                )
+            if metadata.get("version") != FILE_VERSION:
+                raise ValueError(
+                    f"path={os.fspath(path)!r} has version {metadata.get('version')!r} of the format; this "
+                    f"package reads version {FILE_VERSION!r}. Upgrade hf-sparse-hopfield."
+                )
+            patterns = file.get_tensor("patterns")
+    except SafetensorError as error:
+        raise ValueError(f"path={os.fspath(path)!r} is damaged or not a safetensors file: {error}") from error
+    return patterns, metadata

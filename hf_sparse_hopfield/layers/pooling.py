@@ -1,7 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`SparseHopfieldPooling`: the state patterns are learned prototypes, a set of patterns is pooled to a fixed size."""
+"""`SparseHopfieldPooling`: learned state patterns pool a set of patterns to a fixed size."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from .hopfield import LearnedPatternHopfield, SparseHopfield
 
 class SparseHopfieldPooling(LearnedPatternHopfield):
     """
-    Pool a set of stored patterns by what learned state patterns retrieve from it.
+    Pool a set of stored patterns: learned state patterns retrieve from it.
 
     `alpha=1` is the dense twin, `HopfieldPooling` of Ramsauer et al.
 
@@ -20,7 +21,7 @@ class SparseHopfieldPooling(LearnedPatternHopfield):
         hidden_size, output_size, pattern_size, num_heads, scaling, update_steps_max, update_steps_eps:
             As in [`SparseHopfield`].
         quantity (`int`, *optional*, defaults to 1): Number of learned state patterns.
-        trainable (`bool`, *optional*, defaults to `True`): They receive gradients; otherwise they stay random.
+        trainable (`bool`, *optional*, defaults to `True`): Train them; otherwise they stay random.
         **options: All other arguments of [`SparseHopfield`].
 
     Example:
@@ -50,7 +51,7 @@ class SparseHopfieldPooling(LearnedPatternHopfield):
         *,
         quantity: int = 1,
         trainable: bool = True,
-        **options,
+        **options: Any,
     ) -> None:
         if input_size is None:
             raise ValueError("input_size must be given: it is the width of the learned state patterns.")
@@ -68,13 +69,13 @@ class SparseHopfieldPooling(LearnedPatternHopfield):
         super().__init__(hopfield, quantity)
         width = hopfield.expected_widths["state_pattern"]
         if width is None:
-            # Static states over static stored patterns: only their equality is required.
+            # Static states and static stored patterns only need the same width.
             width = hopfield.expected_widths["stored_pattern"] or hopfield.hidden_size or input_size
         self.pooling_weights = self._learned_patterns(width, trainable)
         nn.init.normal_(self.pooling_weights, std=0.02)
 
     def reset_parameters(self) -> None:
-        """Initialise all parameters anew."""
+        """Initialize all parameters again."""
         self.hopfield.reset_parameters()
         nn.init.normal_(self.pooling_weights, std=0.02)
 
@@ -100,8 +101,8 @@ class SparseHopfieldPooling(LearnedPatternHopfield):
         Pool.
 
         Args:
-            input (`torch.Tensor` of shape `(batch, stored, width)` or tuple of two): What is pooled, or the tuple
-                `(stored_pattern, pattern_projection)`.
+            input (`torch.Tensor` of shape `(batch, stored, width)` or tuple of two): The patterns to pool, or the
+                tuple `(stored_pattern, pattern_projection)`.
             stored_pattern_padding_mask (`torch.BoolTensor` of shape `(batch, stored)`, *optional*): True = padding.
             association_mask (`torch.Tensor`, *optional*): As in [`SparseHopfield`], with `quantity` states.
 
@@ -109,5 +110,5 @@ class SparseHopfieldPooling(LearnedPatternHopfield):
             `torch.Tensor` of shape `(batch, quantity * output_size)`, whatever `batch_first` is.
         """
         output = self.hopfield(self._hopfield_input(input), stored_pattern_padding_mask, association_mask)
-        # hflayers flattens (quantity, batch, output_size) too, which puts samples side by side in one row.
+        # Unlike hflayers, which flattens (quantity, batch, output_size) too and so joins samples in one row.
         return (output if self.batch_first else output.transpose(0, 1)).flatten(1)

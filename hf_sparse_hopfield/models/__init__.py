@@ -1,10 +1,10 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Models of our own, registered with the Auto classes of transformers.
+"""The models of this package, registered with the Auto classes of transformers.
 
-A model is a package `models/NAME/` with `configuration_NAME.py` and `modeling_NAME.py` and nothing in its `__init__.py`
-(the configuration is imported while transformers is only half there), and one entry in `OWN_MODELS`.
-Its configuration derives from [`~models.registration.OwnConfig`], sets its attributes and then calls `super().__init__`.
-Configurations are registered once transformers' `AutoConfig` is imported, models once there is a configuration of theirs.
+A model is a package `models/NAME/` with `configuration_NAME.py` and `modeling_NAME.py`, and an entry in `OWN_MODELS`. Its
+`__init__.py` is empty, because the configuration is imported while transformers is only partly imported. The
+configuration derives from [`~models.registration.OwnConfig`], sets its attributes and then calls `super().__init__`.
+Configurations are registered when transformers' `AutoConfig` is imported, models when their first configuration is made.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from ..lazy import lazy_names
 
 class OwnModel(NamedTuple):
     """
-    Where the classes of one model type are.
+    Location of the classes of one model type.
 
     Args:
         package (`str`): Name of the package under `models/`.

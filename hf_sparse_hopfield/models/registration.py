@@ -1,49 +1,43 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Makes the models of our own known to the Auto classes, and their checkpoints loadable with `trust_remote_code=True`."""
+"""Registers the models of this package with the Auto classes, and saves them so that `trust_remote_code=True` loads them."""
 
 import functools
 import inspect
 import os
-from pathlib import Path
 from typing import Any
 
 from transformers.configuration_utils import PreTrainedConfig
 
 from .. import models
-
-
-REMOTE_CODE_FILE = "configuration_sparse_hopfield.py"
-REMOTE_CODE = '''"""Loads this checkpoint with `trust_remote_code=True`. It needs the package: pip install hf_sparse_hopfield"""
-
-from hf_sparse_hopfield.models import {name}  # noqa: F401
-'''
+from ..remote_code import auto_map, write_remote_code
 
 
 class OwnConfig(PreTrainedConfig):
     """
-    Base of the configurations of our own models: registers the models of its type with the Auto classes when the first
-    configuration is made, and is saved with the few lines that let transformers find this package.
+    Base of the configurations of this package's models.
 
-    Nothing needs a model before there is a configuration, and importing models any earlier could meet modules of
-    transformers that are only half imported.
+    The first configuration of a type registers the models of that type with the Auto classes. No model is needed before,
+    and importing one earlier could meet modules of transformers that are only partly imported. A configuration is saved
+    with the file that lets `trust_remote_code=True` find this package.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.auto_map = {"AutoConfig": f"{REMOTE_CODE_FILE.removesuffix('.py')}.{type(self).__name__}"}
+        self.auto_map = auto_map(type(self).__name__)
         register_models(self.model_type)
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """
-        Make a configuration, and let it check what is overridden too: transformers sets it afterwards, unseen.
+        Make a configuration that validates overrides too; transformers sets them afterwards, unchecked.
 
         Args:
-            config_dict (`dict[str, Any]`): What was saved.
-            **kwargs: What replaces it, and other arguments of [`~transformers.PreTrainedConfig.from_dict`].
+            config_dict (`dict[str, Any]`): The saved configuration.
+            **kwargs: Overrides, and other arguments of [`~transformers.PreTrainedConfig.from_dict`].
 
         Returns:
-            [`~transformers.PreTrainedConfig`]: The configuration; with `return_unused_kwargs`, also what is none of its own.
+            [`~transformers.PreTrainedConfig`]: The configuration; with `return_unused_kwargs`, also the arguments that are
+            not its own.
         """
         overridden = {name: kwargs.pop(name) for name in inspect.signature(cls.__init__).parameters if name in kwargs}
         return super().from_dict({**config_dict, **overridden}, **kwargs)
@@ -56,14 +50,12 @@ class OwnConfig(PreTrainedConfig):
             save_directory (`str` or `os.PathLike`): The folder.
             *args, **kwargs: As for [`~transformers.PreTrainedConfig.save_pretrained`].
         """
-        Path(save_directory).mkdir(parents=True, exist_ok=True)
-        code = REMOTE_CODE.format(name=type(self).__name__)
-        Path(save_directory, REMOTE_CODE_FILE).write_text(code, encoding="utf-8")
+        write_remote_code(save_directory, models.__name__, type(self).__name__)
         super().save_pretrained(save_directory, *args, **kwargs)
 
 
 def register_configurations() -> None:
-    """Register all configurations with `AutoConfig`; for when transformers' `configuration_auto` is imported."""
+    """Register all configurations with `AutoConfig`, once transformers' `configuration_auto` is imported."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     for model_type, own in models.OWN_MODELS.items():

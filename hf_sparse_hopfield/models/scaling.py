@@ -1,15 +1,15 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`standardization`: mean and deviation of the features that a model is trained on."""
+"""`standardization`: mean and standard deviation of training data."""
 
 import torch
 
 
 def standardization(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Mean and standard deviation of each column, in float64; a column that is constant has deviation 1: it is only centred.
+    Mean and standard deviation of each column, in float64. A constant column gets deviation 1, so that it is only centered.
 
     Args:
-        values (`torch.Tensor` of shape `(rows, columns)`): What is trained on: time steps, instances.
+        values (`torch.Tensor` of shape `(rows, columns)`): Training data, such as time steps or instances.
 
     Example:
 
@@ -23,7 +23,7 @@ def standardization(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     ```
     """
     values = values.double()
-    # Of a constant column rounding can leave a deviation of 1e-16, and dividing by that makes noise of it.
+    # Rounding can leave a constant column a deviation of 1e-16, and dividing by that gives noise.
     varies = values.amax(dim=0) > values.amin(dim=0)
     deviation = values.std(dim=0, correction=0)
     return values.mean(dim=0), torch.where(varies, deviation, torch.ones_like(deviation))

@@ -188,8 +188,8 @@ def metadata(**changes):
 @pytest.mark.parametrize(
     ("tensors", "header", "message"),
     [
-        ({"patterns": torch.ones(2, 3)}, None, "holds no HopfieldMemory"),
-        ({"patterns": torch.ones(2, 3)}, {"format": "pt"}, "holds no HopfieldMemory"),
+        ({"patterns": torch.ones(2, 3)}, None, "is not a HopfieldMemory"),
+        ({"patterns": torch.ones(2, 3)}, {"format": "pt"}, "is not a HopfieldMemory"),
         ({"patterns": torch.ones(2, 3)}, metadata(version="99"), "version '99'"),
         ({"patterns": torch.ones(2, 3)}, metadata(alpha=None), "damaged metadata"),
         ({"patterns": torch.ones(2, 3)}, metadata(beta="high"), "damaged metadata"),
@@ -213,7 +213,7 @@ def test_damaged_files_are_refused(tmp_path):
     content = path.read_bytes()
     for damaged in (b"", content[:5], content[:-7], b"text, not tensors", struct.pack("<Q", 1 << 40) + content[8:]):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="damaged or no safetensors file"):
+        with pytest.raises(ValueError, match="damaged or not a safetensors file"):
             HopfieldMemory.load(path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         HopfieldMemory.load(tmp_path / "nowhere")

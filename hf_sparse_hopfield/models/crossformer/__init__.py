@@ -1,2 +1,2 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Crossformer for multivariate time series. The names are those of `hf_sparse_hopfield.models`."""
+"""Crossformer for multivariate time series. Import its names from `hf_sparse_hopfield.models`."""

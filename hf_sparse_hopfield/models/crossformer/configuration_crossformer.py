@@ -4,8 +4,8 @@
 import math
 from typing import Any
 
+from ...checks import check_choice, check_dropout, check_integer
 from ...configuration import SparseHopfieldConfig
-from ..checks import check_dropout, check_sizes
 from ..registration import OwnConfig
 
 
@@ -24,29 +24,29 @@ class SparseHopfieldCrossformerConfig(OwnConfig):
         context_length (`int`, *optional*, defaults to 168): Number of past time steps.
         prediction_length (`int`, *optional*, defaults to 24): Number of future time steps.
         segment_length (`int`, *optional*, defaults to 6):
-            Time steps of a segment. A context that is no multiple of it is filled up in front with its first value, a
-            prediction that is none is cut.
-        merge_window (`int`, *optional*, defaults to 2): Neighbouring segments that become one between encoder layers.
+            Time steps of a segment. If it does not divide the context, the context is padded in front with its first
+            value; if it does not divide the prediction, the prediction is cut.
+        merge_window (`int`, *optional*, defaults to 2): Neighboring segments that become one between encoder layers.
         num_routers (`int`, *optional*, defaults to 10): Routers of the cross-dimension stage.
         hidden_size (`int`, *optional*, defaults to 256): Width of a segment's embedding.
         intermediate_size (`int`, *optional*, defaults to 512): Width of the feed-forward layers.
         num_hidden_layers (`int`, *optional*, defaults to 3):
-            Encoder layers. The decoder has one more: one for the embedded input, and one for each of them.
+            Encoder layers. The decoder has one more, for the embedded input.
         num_attention_heads (`int`, *optional*, defaults to 4): Heads of every attention.
-        dropout (`float`, *optional*, defaults to 0.2): Dropout of attention weights and of what each stage adds.
+        dropout (`float`, *optional*, defaults to 0.2): Dropout of attention weights and of the output of each stage.
         center (`str`, *optional*):
-            What is subtracted from the past of each series and added to its prediction: `"mean"` or `"last"` for the mean
-            or the last value of that past, `None` (as published) for nothing. It lets a model follow series whose level
-            drifts away from that of the training data.
+            Value that is subtracted from the past of each series and added to its prediction: the `"mean"` of that past,
+            its `"last"` value, or nothing (`None`, as published). It lets a model follow series whose level drifts away
+            from that of the training data.
         attention (`str`, *optional*, defaults to `"sparse"`):
             `"sparse"` (Crossformer-SH): sparse Hopfield layers, alpha 2 unless given. `"dense"` (Crossformer-DH): the
-            same layers with alpha 1. `"softmax"` (Crossformer): multi-head attention, which differs from `"dense"` in
-            that patterns are not layer-normalised before they are projected.
+            same layers with alpha 1. `"softmax"` (Crossformer): multi-head attention, which, unlike `"dense"`, does not
+            apply layer norm to patterns before projecting them.
         alpha (`float`, *optional*):
             Member of the entmax family, in [1, 2]; defaults to 2 with `"sparse"`, and must be 1 otherwise.
         beta (`float`, *optional*, defaults to 1.0): Positive factor on the scaling of the scores.
         steps (`int`, *optional*, defaults to 1): Retrieval steps, the read-out included.
-        tolerance (`float`, *optional*, defaults to 0.0): A state that moves by less is not updated any more.
+        tolerance (`float`, *optional*, defaults to 0.0): A state stops updating once it moves by less.
         learn_alpha (`bool`, *optional*, defaults to `False`): Learn alpha, one per head, starting from `alpha`.
         learn_beta (`bool`, *optional*, defaults to `False`): Learn beta, one per head, starting from `beta`.
         **kwargs: All other arguments of [`~transformers.PreTrainedConfig`].
@@ -99,18 +99,16 @@ class SparseHopfieldCrossformerConfig(OwnConfig):
             "num_hidden_layers": num_hidden_layers,
             "num_attention_heads": num_attention_heads,
         }
-        check_sizes(**sizes)
         for name, size in sizes.items():
+            check_integer(name, size)
             setattr(self, name, size)
         if hidden_size % num_attention_heads:
             raise ValueError(
                 f"hidden_size={hidden_size} must be a multiple of num_attention_heads={num_attention_heads}."
             )
         check_dropout("dropout", dropout)
-        if center is not None and center not in CENTERS:
-            raise ValueError(f"center must be one of {CENTERS} or None, got {center!r}.")
-        if attention not in ATTENTIONS:
-            raise ValueError(f"attention must be one of {ATTENTIONS}, got {attention!r}.")
+        check_choice("center", center, CENTERS, optional=True)
+        check_choice("attention", attention, ATTENTIONS)
         if alpha is None:
             alpha = 2.0 if attention == "sparse" else 1.0
         if attention != "sparse" and (alpha != 1 or learn_alpha):
@@ -118,10 +116,11 @@ class SparseHopfieldCrossformerConfig(OwnConfig):
                 f"attention={attention!r} needs alpha=1 and learn_alpha=False, got alpha={alpha!r} and "
                 f'learn_alpha={learn_alpha!r}; use attention="sparse" for another alpha.'
             )
-        # It checks itself, in one place for all models.
+        # This checks the values, in one place for all models.
         retrieval = SparseHopfieldConfig(alpha, beta, steps, tolerance, learn_alpha=learn_alpha, learn_beta=learn_beta)
+        plain = retrieval.to_dict()
         for name in ("alpha", "beta", "steps", "tolerance", "learn_alpha", "learn_beta"):
-            setattr(self, name, getattr(retrieval, name))
+            setattr(self, name, plain[name])
         self.dropout = float(dropout)
         self.center = center
         self.attention = attention
@@ -129,10 +128,10 @@ class SparseHopfieldCrossformerConfig(OwnConfig):
 
     @property
     def num_context_segments(self) -> int:
-        """Segments of the past, the one that is filled up included."""
+        """Segments of the past, including a padded one."""
         return math.ceil(self.context_length / self.segment_length)
 
     @property
     def num_prediction_segments(self) -> int:
-        """Segments of the future, the one that is cut included."""
+        """Segments of the future, including one that is cut."""
         return math.ceil(self.prediction_length / self.segment_length)

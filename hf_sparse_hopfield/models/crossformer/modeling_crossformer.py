@@ -1,9 +1,10 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Crossformer (Zhang and Yan, ICLR 2023) for multivariate time series, its attention replaced by Hopfield retrieval.
+"""Crossformer (Zhang and Yan, ICLR 2023) for multivariate time series, with Hopfield retrieval as its attention.
 
-Written from the paper. Every series is cut into segments, and each segment embedded, so that the hidden states form a grid
-`(batch, channels, segments, hidden_size)`. Every layer attends first along time, within a series, then across series,
-within a segment of time: there through a few learned routers, which gather from all series and hand out to them.
+Written from the paper. Every series is cut into segments and each segment is embedded, so that the hidden states form a
+grid `(batch, channels, segments, hidden_size)`. Every layer attends first along time, within a series, then across series,
+within a segment of time. The second stage goes through a few learned routers, which gather from all series and distribute
+to them.
 """
 
 import math
@@ -42,12 +43,12 @@ class SparseHopfieldCrossformerOutput(ModelOutput):
     ```
     """
 
-    loss: torch.FloatTensor | None = None
-    prediction_outputs: torch.FloatTensor | None = None
+    loss: torch.Tensor | None = None
+    prediction_outputs: torch.Tensor | None = None
 
 
 def _attention(config: SparseHopfieldCrossformerConfig) -> SparseHopfield:
-    """The attention of the configuration. The plain multi-head one is retrieval of patterns that are not normalised."""
+    """The attention of the configuration. Plain multi-head attention is retrieval without normalized patterns."""
     normalize = config.attention != "softmax"
     return SparseHopfield(
         config.hidden_size,
@@ -66,7 +67,7 @@ def _attention(config: SparseHopfieldCrossformerConfig) -> SparseHopfield:
 
 
 class _AddAndNorm(nn.Module):
-    """Residual connection, dropout on what is added, layer norm."""
+    """Residual connection with dropout, then layer norm."""
 
     def __init__(self, config: SparseHopfieldCrossformerConfig) -> None:
         super().__init__()
@@ -94,7 +95,7 @@ class CrossformerTwoStageAttention(nn.Module):
 
     Args:
         config ([`SparseHopfieldCrossformerConfig`]): The model's configuration.
-        num_segments (`int`): Number of segments; each has routers of its own.
+        num_segments (`int`): Number of segments; each has its own routers.
     """
 
     def __init__(self, config: SparseHopfieldCrossformerConfig, num_segments: int) -> None:
@@ -133,7 +134,7 @@ class CrossformerEncoderLayer(GradientCheckpointingLayer, CrossformerTwoStageAtt
 
 
 class CrossformerSegmentMerging(nn.Module):
-    """Every `merge_window` neighbouring segments become one; what is missing in the last window repeats its last segment."""
+    """Merges every `merge_window` neighboring segments; the last window repeats its last segment to fill up."""
 
     def __init__(self, config: SparseHopfieldCrossformerConfig) -> None:
         super().__init__()
@@ -157,14 +158,14 @@ class CrossformerSegmentMerging(nn.Module):
 
 
 class CrossformerDecoderLayer(GradientCheckpointingLayer):
-    """Two-stage attention among the future segments, attention to one scale of the past, and a share of the prediction."""
+    """Two-stage attention among future segments, attention to one scale of the past, and a part of the prediction."""
 
     def __init__(self, config: SparseHopfieldCrossformerConfig) -> None:
         super().__init__()
         self.self_attention = CrossformerTwoStageAttention(config, config.num_prediction_segments)
         self.past_attention = _attention(config)
         self.past_norm = _AddAndNorm(config)
-        # As published: no wider than the hidden states here.
+        # As published: here no wider than the hidden states.
         self.feed_forward = _FeedForward(config, config.hidden_size)
         self.prediction = nn.Linear(config.hidden_size, config.segment_length)
 
@@ -175,7 +176,7 @@ class CrossformerDecoderLayer(GradientCheckpointingLayer):
             past (`torch.Tensor` of shape `(batch, channels, segments, hidden_size)`): One scale of the encoder.
 
         Returns:
-            `tuple[torch.Tensor, torch.Tensor]`: The hidden states, and this layer's share of the prediction, of shape
+            `tuple[torch.Tensor, torch.Tensor]`: The hidden states, and this layer's part of the prediction, of shape
             `(batch, channels, prediction_segments * segment_length)`.
         """
         series = self.self_attention(hidden_states).flatten(0, 1)
@@ -187,10 +188,11 @@ class CrossformerDecoderLayer(GradientCheckpointingLayer):
 
 class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
     """
-    Crossformer for the prediction of multivariate time series, with softmax, dense or sparse Hopfield attention.
+    Crossformer for predicting multivariate time series, with softmax, dense or sparse Hopfield attention.
 
-    Values are taken as they are: standardise them first ([`split_series`] does). [`~transformers.Trainer`] trains and
-    evaluates it as it is; with `label_names=["future_values"]` in its arguments, `compute_metrics` and `predict` also get the truth.
+    The model does not scale values: standardize them first, as [`split_series`] does. [`~transformers.Trainer`] trains and
+    evaluates it without changes; with `label_names=["future_values"]` in its arguments, `compute_metrics` and `predict`
+    also get the true values.
 
     Args:
         config ([`SparseHopfieldCrossformerConfig`]): The configuration.
@@ -222,7 +224,7 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
         self.past_positions = nn.Parameter(torch.empty(channels, segments, width))
         self.future_positions = nn.Parameter(torch.empty(channels, config.num_prediction_segments, width))
         self.embedding_norm = nn.LayerNorm(width)
-        # The first layer works on the segments as they are, each other one on those of the layer before, merged.
+        # Each layer but the first works on the merged segments of the layer before.
         self.mergings = nn.ModuleList()
         self.encoder_layers = nn.ModuleList()
         for index in range(config.num_hidden_layers):
@@ -237,11 +239,12 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        # The published model keeps torch's own initialisation, and draws positions and routers from N(0, 1). That of
-        # Hopfield layers (standard deviation 0.02) would make all scores begin near zero.
+        # The published model keeps torch's initialization and draws positions and routers from N(0, 1). The
+        # initialization of Hopfield layers (standard deviation 0.02) would make all scores start near zero.
         if isinstance(module, (nn.Linear, nn.LayerNorm, RetrievalParameters)):
             module.reset_parameters()
         elif isinstance(module, HopfieldAssociation):
+            assert module.in_proj_weight is not None and module.in_proj_bias is not None
             nn.init.kaiming_uniform_(module.in_proj_weight, a=math.sqrt(5))
             nn.init.zeros_(module.in_proj_bias)
         elif isinstance(module, CrossformerTwoStageAttention):
@@ -273,59 +276,65 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
         Args:
             past_values (`torch.FloatTensor` of shape `(batch, context_length, num_input_channels)`): The past.
             future_values (`torch.FloatTensor` of shape `(batch, prediction_length, num_input_channels)`, *optional*):
-                The truth, for the loss.
+                The true values, for the loss.
             past_observed_mask (`torch.BoolTensor` of the shape of `past_values`, *optional*):
-                True where a value was observed; the others, NaN included, count as the mean of their observed past.
+                True where a value was observed; the mean of the observed past replaces all others, including NaN.
             future_observed_mask (`torch.BoolTensor` of the shape of `future_values`, *optional*):
                 True where a value was observed; the loss is the mean over these, and 0 if there are none.
             return_loss (`bool`, *optional*, defaults to `True`):
-                Return the loss where `future_values` is given. By this name [`~transformers.Trainer`] knows that it can
-                evaluate without labels.
+                Return the loss if `future_values` is given. The name tells [`~transformers.Trainer`] that the model
+                computes a loss without labels.
             return_dict (`bool`, *optional*): Return a [`SparseHopfieldCrossformerOutput`] instead of a tuple.
 
         Returns:
             [`SparseHopfieldCrossformerOutput`] or `tuple`.
         """
         config = self.config
-        channels = config.num_input_channels
-        _check_shape("past_values", past_values, config.context_length, channels)
+        _check_shape("past_values", past_values, config.context_length, config.num_input_channels)
         if past_observed_mask is not None:
             _check_mask("past_observed_mask", past_observed_mask, past_values)
             past_values = _fill_with_mean(past_values, past_observed_mask)
-        center = None
-        if config.center is not None:
+        if config.center is None:
+            prediction = self._predict(past_values)
+        else:
             center = past_values[:, -1:] if config.center == "last" else past_values.mean(dim=1, keepdim=True)
-            past_values = past_values - center
+            prediction = self._predict(past_values - center) + center
+        loss = None
+        if future_values is not None and return_loss:
+            loss = self._loss(prediction, future_values, future_observed_mask)
+        output = SparseHopfieldCrossformerOutput(loss=loss, prediction_outputs=prediction)
+        return output if (config.return_dict if return_dict is None else return_dict) else output.to_tuple()
+
+    def _predict(self, past_values: torch.Tensor) -> torch.Tensor:
+        """The prediction for a complete, centered past."""
         scales = [self._embed(past_values)]
         for index, layer in enumerate(self.encoder_layers):
             scales.append(layer(self.mergings[index - 1](scales[-1]) if index else scales[-1]))
         hidden_states = self.future_positions.expand(past_values.shape[0], -1, -1, -1)
-        prediction = 0
+        parts = []
         for layer, past in zip(self.decoder_layers, scales, strict=True):
-            hidden_states, share = layer(hidden_states, past)
-            prediction = prediction + share
-        prediction = prediction[..., : config.prediction_length].transpose(1, 2)
-        if center is not None:
-            prediction = prediction + center
+            hidden_states, part = layer(hidden_states, past)
+            parts.append(part)
+        prediction = sum(parts[1:], start=parts[0])
+        return prediction[..., : self.config.prediction_length].transpose(1, 2)
 
-        loss = None
-        if future_values is not None and return_loss:
-            _check_shape("future_values", future_values, config.prediction_length, channels)
-            if future_observed_mask is not None:
-                _check_mask("future_observed_mask", future_observed_mask, future_values)
-                known, truth = prediction[future_observed_mask], future_values[future_observed_mask]
-                # Of nothing the mean is NaN, but the sum is 0, with zero gradients.
-                loss = nn.functional.mse_loss(known, truth, reduction="mean" if len(truth) else "sum")
-            else:
-                loss = nn.functional.mse_loss(prediction, future_values)
-        output = SparseHopfieldCrossformerOutput(loss=loss, prediction_outputs=prediction)
-        return output if (config.return_dict if return_dict is None else return_dict) else output.to_tuple()
+    def _loss(
+        self, prediction: torch.Tensor, future_values: torch.Tensor, future_observed_mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Mean squared error of the observed values."""
+        _check_shape("future_values", future_values, self.config.prediction_length, self.config.num_input_channels)
+        if future_observed_mask is None:
+            return nn.functional.mse_loss(prediction, future_values)
+        _check_mask("future_observed_mask", future_observed_mask, future_values)
+        prediction, truth = prediction[future_observed_mask], future_values[future_observed_mask]
+        # The mean of nothing is NaN, but its sum is 0, with zero gradients.
+        return nn.functional.mse_loss(prediction, truth, reduction="mean" if len(truth) else "sum")
 
 
 def _check_shape(name: str, values: torch.Tensor, length: int, channels: int) -> None:
     if values.ndim != 3 or tuple(values.shape[1:]) != (length, channels):
         raise ValueError(
-            f"{name} must have shape (batch, {length}, {channels}) by the configuration, got {tuple(values.shape)}."
+            f"{name} must have the shape (batch, {length}, {channels}) of the configuration, got {tuple(values.shape)}."
         )
 
 
@@ -338,7 +347,7 @@ def _check_mask(name: str, mask: torch.Tensor, values: torch.Tensor) -> None:
 
 
 def _fill_with_mean(values: torch.Tensor, observed: torch.Tensor) -> torch.Tensor:
-    """Values that were not observed become the mean of their series' observed ones, or 0 if there are none."""
+    """Replace values that were not observed by the mean of the observed ones of their series, or by 0 without any."""
     known = values.masked_fill(~observed, 0.0)
     mean = known.sum(dim=1, keepdim=True) / observed.sum(dim=1, keepdim=True).clamp(min=1)
     return torch.where(observed, known, mean)

@@ -1,12 +1,12 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""A long multivariate series as samples: split by time, standardised, cut into windows of past and future."""
+"""Samples from a long multivariate series: split by time, standardized, cut into windows of past and future."""
 
 from collections.abc import Sequence
 
 import torch
 from torch.utils.data import Dataset
 
-from ..checks import check_sizes
+from ...checks import check_integer
 from ..scaling import standardization
 
 
@@ -15,10 +15,10 @@ class TimeSeriesWindows(Dataset):
     All windows of past and future in a series, as `past_values` and `future_values`.
 
     Args:
-        values (`torch.Tensor` of shape `(time, channels)`): The series, in the order of time.
+        values (`torch.Tensor` of shape `(time, channels)`): The series, in order of time.
         context_length (`int`): Time steps of the past.
         prediction_length (`int`): Time steps of the future.
-        limit (`int`, *optional*): Keep at most so many windows, evenly spread.
+        limit (`int`, *optional*): Keep at most this many windows, evenly spread.
 
     Example:
 
@@ -37,9 +37,9 @@ class TimeSeriesWindows(Dataset):
     ) -> None:
         if values.ndim != 2:
             raise ValueError(f"values must have shape (time, channels), got {tuple(values.shape)}.")
-        check_sizes(context_length=context_length, prediction_length=prediction_length)
-        if limit is not None:
-            check_sizes(limit=limit)
+        check_integer("context_length", context_length)
+        check_integer("prediction_length", prediction_length)
+        check_integer("limit", limit, optional=True)
         length = context_length + prediction_length
         if values.shape[0] < length:
             raise ValueError(
@@ -76,18 +76,18 @@ def split_series(
     scale: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> dict[str, TimeSeriesWindows]:
     """
-    Training, validation and test windows of a series, standardised.
+    Training, validation and test windows of a series, standardized.
 
-    What is predicted lies in the own part of a split; the past of its first windows reaches into the part before.
+    The futures of a split lie in its own part of the series; the pasts of its first windows reach into the part before.
 
     Args:
-        values (`torch.Tensor` of shape `(time, channels)`): The series, in the order of time.
+        values (`torch.Tensor` of shape `(time, channels)`): The series, in order of time.
         sizes (`Sequence[float]`): Three numbers of time steps, or three shares that add up to 1.
         context_length (`int`): Time steps of the past.
         prediction_length (`int`): Time steps of the future.
-        limits (`Sequence[int]`, *optional*): At most so many windows of each split, evenly spread; `None` for all.
+        limits (`Sequence[int]`, *optional*): Most windows of each split, evenly spread; `None` for all.
         scale (`tuple[torch.Tensor, torch.Tensor]`, *optional*):
-            Mean and standard deviation of each channel to standardise with. By default, those of the training part.
+            Mean and standard deviation of each channel to standardize with. By default, those of the training part.
 
     Returns:
         `dict[str, TimeSeriesWindows]`: `train`, `validation`, `test`.
@@ -104,10 +104,13 @@ def split_series(
     ```
     """
     lengths = split_lengths(values.shape[0], sizes)
-    check_sizes(context_length=context_length, prediction_length=prediction_length)
+    check_integer("context_length", context_length)
+    check_integer("prediction_length", prediction_length)
     if not bool(torch.isfinite(values).all()):
         row, channel = (~torch.isfinite(values)).nonzero()[0].tolist()
-        raise ValueError(f"values has {values[row, channel].item()} at time step {row}, channel {channel}.")
+        raise ValueError(
+            f"values must be finite, but values has {values[row, channel].item()} at time step {row}, channel {channel}."
+        )
     mean, deviation = standardization(values[: lengths[0]]) if scale is None else scale
     scaled = ((values.double() - mean) / deviation).float()
     splits, begin = {}, 0
@@ -131,7 +134,7 @@ def split_lengths(total: int, sizes: Sequence[float]) -> list[int]:
         sizes (`Sequence[float]`): Three numbers of time steps, or three shares that add up to 1.
 
     Returns:
-        `list[int]`: Three numbers of time steps. Of shares, what rounding leaves over goes to validation.
+        `list[int]`: Three numbers of time steps. With shares, validation gets what rounding leaves over.
 
     Example:
 
@@ -147,7 +150,7 @@ def split_lengths(total: int, sizes: Sequence[float]) -> list[int]:
     if all(size < 1 for size in sizes):
         if abs(sum(sizes) - 1) > 1e-6:
             raise ValueError(f"sizes are shares and must add up to 1, got {sizes}, which add up to {sum(sizes)}.")
-        # As in the literature: training and test rounded down, the rest is validation.
+        # As in the literature: training and test are rounded down, validation is the rest.
         train, test = int(total * sizes[0]), int(total * sizes[2])
         return [train, total - train - test, test]
     if not all(size == int(size) for size in sizes):

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Makes a batch of bags of different sizes."""
+"""`MultipleInstanceCollator`: batches of bags of different sizes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import torch
 
 class MultipleInstanceCollator:
     """
-    Pads bags to the size of the largest, with a mask.
+    Pads bags to the size of the largest one and makes a mask.
 
     Example:
 
@@ -29,7 +29,7 @@ class MultipleInstanceCollator:
 
         Args:
             features (sequence of `dict`):
-                Each with `"instances"` (array of shape `(instances, input_size)`) and, all or none, `"labels"` (a number).
+                Each with `"instances"` (array of shape `(instances, input_size)`) and, in all or none, `"labels"` (a number).
 
         Returns:
             `dict[str, torch.Tensor]`: `instances` `(batch, largest, input_size)`, `attention_mask` `(batch, largest)` with 1
@@ -40,7 +40,7 @@ class MultipleInstanceCollator:
             if bag.dim() != 2 or not len(bag) or bag.shape[1] != bags[0].shape[-1]:
                 raise ValueError(
                     f"the instances of bag {number} of the batch have shape {tuple(bag.shape)}; they must be "
-                    f"(instances, input_size) with at least one instance and one input_size for all bags."
+                    f"(instances, input_size), with at least one instance and the same input_size for all bags."
                 )
         batch = {
             "instances": torch.nn.utils.rnn.pad_sequence(bags, batch_first=True),
@@ -52,7 +52,7 @@ class MultipleInstanceCollator:
             for number, feature in enumerate(features):
                 if "labels" not in feature:
                     raise ValueError(
-                        f"bag {number} of the batch has no 'labels', others have; give all bags one or none."
+                        f"bag {number} of the batch has no 'labels', but others do; give labels to all bags or to none."
                     )
             batch["labels"] = torch.tensor([feature["labels"] for feature in features])
         return batch

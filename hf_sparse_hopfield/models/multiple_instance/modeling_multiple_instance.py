@@ -1,6 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The multiple-instance classifier: embed the instances, aggregate the bag, classify."""
 
+from typing import Any, cast
+
 import torch
 from torch import nn
 from transformers import initialization
@@ -8,16 +10,19 @@ from transformers.activations import ACT2FN
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
 
+from ...checks import check_choice
 from ...functional import entmax
 from ...layers import RetrievalParameters, SparseHopfield, SparseHopfieldPooling
 from ...layers.association import HopfieldAssociation
-from .configuration_multiple_instance import SparseHopfieldMultipleInstanceConfig
+from .configuration_multiple_instance import ATTENTION_AGGREGATIONS, SparseHopfieldMultipleInstanceConfig
 
 
 class AttentionPooling(nn.Module):
     """
-    Weighted means of the instances of a bag (Ilse et al. 2018): with h an instance, the score of a head is
-    w tanh(V h), gated w (tanh(V h) * sigmoid(U h)), and the weights are the alpha-entmax of the scores.
+    Weighted means of the instances of a bag (Ilse et al. 2018).
+
+    The score of an instance h is w tanh(V h), or w (tanh(V h) * sigmoid(U h)) with a gate, for each head. The weights are
+    the alpha-entmax of the scores.
 
     Args:
         config ([`SparseHopfieldMultipleInstanceConfig`]): The configuration.
@@ -26,7 +31,9 @@ class AttentionPooling(nn.Module):
     def __init__(self, config: SparseHopfieldMultipleInstanceConfig) -> None:
         super().__init__()
         width = config.num_heads * config.head_size
-        self.alpha, self.beta, self.dropout = config.alpha, config.beta, config.bag_dropout
+        # With attention, the configuration accepts one number only.
+        self.alpha, self.beta = cast("float", config.alpha), cast("float", config.beta)
+        self.dropout = config.bag_dropout
         self.hidden = nn.Linear(config.hidden_size, width)
         self.gate = nn.Linear(config.hidden_size, width) if config.aggregation == "gated_attention" else None
         self.score = nn.Linear(width, config.num_heads)
@@ -69,7 +76,7 @@ class AttentionPooling(nn.Module):
             instances, padding_mask: As for [`~AttentionPooling.weights`].
 
         Returns:
-            `torch.Tensor` of shape `(batch, heads * width)`: The means of all heads side by side.
+            `torch.Tensor` of shape `(batch, heads * width)`: The means of all heads, concatenated.
         """
         weights = nn.functional.dropout(self.weights(instances, padding_mask).squeeze(2), self.dropout, self.training)
         return (weights @ instances).flatten(1)
@@ -77,10 +84,10 @@ class AttentionPooling(nn.Module):
 
 class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
     """
-    A classifier of bags: the label belongs to the bag, and its instances have none.
+    A classifier of bags. A label belongs to a bag; its instances have none.
 
-    Instances are embedded one by one, the bag is aggregated to one vector by Hopfield retrieval, sparse or dense, or by
-    attention, and a linear layer classifies it. The order of the instances does not matter, and padding has no influence.
+    Each instance is embedded, the bag is aggregated to one vector by sparse or dense Hopfield retrieval or by attention,
+    and a linear layer classifies the vector. Neither the order of the instances nor padding has an effect.
 
     Args:
         config ([`SparseHopfieldMultipleInstanceConfig`]): The configuration.
@@ -109,39 +116,21 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
     def __init__(self, config: SparseHopfieldMultipleInstanceConfig) -> None:
         super().__init__(config)
         self.loss_type = "ForSequenceClassification"
-        layers, width = [], config.input_size
+        layers: list[nn.Module] = []
+        width = config.input_size
         for _ in range(config.embedding_layers):
             layers += [nn.Linear(width, config.embedding_size), nn.ReLU()]
             width = config.embedding_size
         self.embedding = nn.Sequential(*layers)
-        if config.aggregation in ("attention", "gated_attention"):
-            self.aggregation = AttentionPooling(config)
+        self.aggregation = _aggregation(config)
+        activation = config.classifier_activation
+        check_choice("classifier_activation", activation, ACT2FN, optional=True)
+        self.activation = None if activation is None else ACT2FN[activation]
+        if isinstance(self.aggregation, AttentionPooling):
             width = self.aggregation.output_size
         else:
-            pooling = config.aggregation == "pooling"
-            self.aggregation = (SparseHopfieldPooling if pooling else SparseHopfield)(
-                input_size=width,
-                hidden_size=config.head_size,
-                num_heads=config.num_heads,
-                scaling=config.scaling,
-                update_steps_max=config.update_steps,
-                update_steps_eps=config.update_eps,
-                alpha=config.alpha,
-                beta=config.beta,
-                learn_alpha=config.learn_alpha,
-                learn_beta=config.learn_beta,
-                normalize_stored_pattern=config.normalize,
-                normalize_state_pattern=config.normalize,
-                normalize_pattern_projection=config.normalize,
-                dropout=config.bag_dropout,
-                **({"quantity": config.quantity} if pooling else {}),
-            )
             width *= config.quantity
-        activation = config.classifier_activation
-        if activation is not None and activation not in ACT2FN:
-            raise ValueError(f"classifier_activation must be one of {', '.join(ACT2FN)}, got {activation!r}.")
-        self.activation = None if activation is None else ACT2FN[activation]
-        self.classifier = nn.Linear(width, config.num_labels)
+        self.classifier = nn.Linear(width, cast("int", config.num_labels))
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -155,9 +144,10 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
         elif isinstance(module, SparseHopfieldPooling):
             initialization.normal_(module.pooling_weights, std=1.0 if std is None else std)
         elif isinstance(module, (nn.Linear, HopfieldAssociation)):
+            weight = module.weight if isinstance(module, nn.Linear) else module.in_proj_weight
+            assert weight is not None, "a joint projection: all inputs of a layer have one width"
+            bound = weight.shape[1] ** -0.5
             for name, parameter in module.named_parameters(recurse=False):
-                weight = module.weight if isinstance(module, nn.Linear) else module.in_proj_weight
-                bound = weight.shape[1] ** -0.5
                 if std is None:
                     initialization.uniform_(parameter, -bound, bound)
                 elif name.endswith("weight"):
@@ -193,7 +183,7 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
         padding_mask = None
         if attention_mask is not None:
             padding_mask = attention_mask == 0
-            instances = instances.masked_fill(padding_mask[..., None], 0.0)  # a weight of zero would not cancel a NaN
+            instances = instances.masked_fill(padding_mask[..., None], 0.0)  # a weight of 0 does not cancel NaN
         embedded = self.embedding(instances)
         if self.gradient_checkpointing and self.training:
             bag = self._gradient_checkpointing_func(self.aggregation, embedded, padding_mask)
@@ -207,15 +197,15 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        attentions = None
-        if output_attentions:
-            with torch.no_grad():
-                if isinstance(self.aggregation, AttentionPooling):
-                    attentions = self.aggregation.weights(embedded, padding_mask)
-                else:
-                    attentions = self.aggregation.get_association_matrix(embedded, padding_mask)
-        output = SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions)
+        attentions = self._weights(embedded, padding_mask) if output_attentions else None
+        output = SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions)  # type: ignore[arg-type] # one layer
         return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
+
+    @torch.no_grad()
+    def _weights(self, embedded: torch.Tensor, padding_mask: torch.Tensor | None) -> torch.Tensor:
+        if isinstance(self.aggregation, AttentionPooling):
+            return self.aggregation.weights(embedded, padding_mask)
+        return self.aggregation.get_association_matrix(embedded, padding_mask)
 
     def _check(self, instances: torch.Tensor, attention_mask: torch.Tensor | None) -> None:
         if instances.dim() != 3 or not instances.shape[1] or instances.shape[2] != self.config.input_size:
@@ -233,9 +223,36 @@ class SparseHopfieldForMultipleInstanceClassification(PreTrainedModel):
         additive = attention_mask.is_floating_point() and not torch.compiler.is_compiling()
         if additive and bool((attention_mask < 0).any()):
             raise ValueError(
-                f"attention_mask must be 1 for an instance and 0 for padding, got {attention_mask.min().item()}; it is not "
-                "added to the scores."
+                "attention_mask must be 1 for an instance and 0 for padding; it is not added to the scores. Got a mask with "
+                f"the value {attention_mask.min().item()}."
             )
+
+
+def _aggregation(
+    config: SparseHopfieldMultipleInstanceConfig,
+) -> AttentionPooling | SparseHopfieldPooling | SparseHopfield:
+    """The module that makes one vector of a bag, or one of each instance if the aggregation is `"hopfield"`."""
+    if config.aggregation in ATTENTION_AGGREGATIONS:
+        return AttentionPooling(config)
+    options: dict[str, Any] = {
+        "input_size": config.hidden_size,
+        "hidden_size": config.head_size,
+        "num_heads": config.num_heads,
+        "scaling": config.scaling,
+        "update_steps_max": config.update_steps,
+        "update_steps_eps": config.update_eps,
+        "alpha": config.alpha,
+        "beta": config.beta,
+        "learn_alpha": config.learn_alpha,
+        "learn_beta": config.learn_beta,
+        "normalize_stored_pattern": config.normalize,
+        "normalize_state_pattern": config.normalize,
+        "normalize_pattern_projection": config.normalize,
+        "dropout": config.bag_dropout,
+    }
+    if config.aggregation == "pooling":
+        return SparseHopfieldPooling(**options, quantity=config.quantity)
+    return SparseHopfield(**options)
 
 
 def _mean(patterns: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
