@@ -20,11 +20,12 @@ import torch
 from torch import Tensor
 
 from ...functional.normalizers import alpha_slope
-from .. import Backend, RetrievalProblem, RetrievalResult, register_backend
-from ..dispatch import is_direct
+from ..backend import Backend
+from ..dispatch import can_bypass_dispatcher
+from ..masks import without_unseen
 from ..multistep import last_state
 from ..operators import register_operator
-from ..reference import blanked
+from ..problem import RetrievalProblem, RetrievalResult
 from .blocks import Block, Scores, find_shift, origin_of, powers, solve_sparse
 from .decode import is_few, read_few
 from .sparse_rows import products, weighted_sums
@@ -140,7 +141,7 @@ def _forward_blocks(query: Tensor, key: Tensor, value: Tensor, *rest) -> tuple[T
     result = _forward_once(query, key, value, settings, keep)
     mask = settings[_MASK]
     if mask is not None and not result[0].isfinite().all():  # by what nobody may attend to, perhaps
-        result = _forward_once(query, blanked(key, mask), blanked(value, mask), settings, keep)
+        result = _forward_once(query, without_unseen(key, mask), without_unseen(value, mask), settings, keep)
     return result
 
 
@@ -443,7 +444,7 @@ def _backward_blocks(grad: Tensor, *rest) -> tuple[Tensor, ...]:
     results = _backward_once(grad, *kept, query, key, value, settings)
     mask = settings[_MASK]  # as in the forward pass
     if mask is not None and not all(result.isfinite().all() for result in results):
-        results = _backward_once(grad, *kept, query, blanked(key, mask), blanked(value, mask), settings)
+        results = _backward_once(grad, *kept, query, without_unseen(key, mask), without_unseen(value, mask), settings)
     return results
 
 
@@ -502,7 +503,7 @@ _operators = torch.ops.hf_sparse_hopfield
 def _step(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
     """One evaluation of the normaliser and read-out of `value`."""
     inputs = (state, key, value, problem.beta, problem.alpha, problem.bias, problem.sinks)
-    direct = is_direct(*inputs, problem.mask)
+    direct = can_bypass_dispatcher(*inputs, problem.mask)
     if direct and not dropout and is_few(problem):
         output = read_few(problem, state, key, value)
         if output is not None:
@@ -561,4 +562,4 @@ def refusal(problem: RetrievalProblem) -> str | None:
     return None
 
 
-register_backend(Backend("blocked", run, refusal))
+BACKEND = Backend(name="blocked", run=run, refusal=refusal, priority=100)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import RetrievalProblem
+from ..problem import RetrievalProblem
 from .blocks import DENSE_GROUPS, DENSE_KEYS, PLAIN_EPS, UNIT, find_shift, group_maxima, powers
 from .sparse_rows import weighted_sums
 

@@ -4,9 +4,10 @@
 import torch
 from torch import Tensor
 
-from .. import Backend, RetrievalProblem, RetrievalResult, register_backend
-from ..dispatch import is_direct
+from ..backend import Backend
+from ..dispatch import can_bypass_dispatcher
 from ..multistep import last_state
+from ..problem import RetrievalProblem, RetrievalResult
 from . import library, ops  # noqa: F401  (registers the operators)
 
 
@@ -57,7 +58,7 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
     bias = None if bias is None else bias.to(compute)
     sinks = None if sinks is None else sinks.to(compute)
     sources = (state, key, value, beta, alpha, bias, sinks)
-    direct = is_direct(*sources, mask)
+    direct = can_bypass_dispatcher(*sources, mask)
     keep = not direct and torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in sources)
     fixed = (problem.scaling, beta_value, alpha_value, problem.is_causal, problem.sliding_window or 0)
 
@@ -72,4 +73,4 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
     return RetrievalResult(output if output.dtype == dtype else output.to(dtype))
 
 
-register_backend(Backend("native", run, refusal))
+BACKEND = Backend(name="native", run=run, refusal=refusal, priority=300)

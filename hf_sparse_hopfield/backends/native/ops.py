@@ -9,8 +9,8 @@ front: pages that no row needs are never touched, and rows that do not fit are c
 import torch
 from torch import Tensor
 
+from ..masks import without_unseen
 from ..operators import register_operator
-from ..reference import blanked
 from .library import BLOCK_ROWS, ROW_STATE, WORDS, call_backward, call_forward, kept_per_row
 
 
@@ -78,7 +78,7 @@ def read_out(
     call_forward(output, states, support, query, key, value, *settings)
     mask = settings[_MASK]
     if mask is not None and not output.isfinite().all():  # by what nobody may attend to, perhaps
-        call_forward(output, states, support, query, blanked(key, mask), blanked(value, mask), *settings)
+        call_forward(output, states, support, query, without_unseen(key, mask), without_unseen(value, mask), *settings)
     return output
 
 
@@ -104,7 +104,7 @@ def _backward(gradient: Tensor, states: Tensor, support: Tensor, query: Tensor, 
     if mask is not None and not targets[0].isfinite().all():
         for result in results[3:]:
             result.zero_()
-        call_backward(written, query, blanked(key, mask), blanked(value, mask), *settings)
+        call_backward(written, query, without_unseen(key, mask), without_unseen(value, mask), *settings)
     for result, target in zip(results, targets, strict=False):
         if result is not target:
             result.copy_(target)
