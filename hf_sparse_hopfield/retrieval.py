@@ -1,15 +1,18 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`retrieve`: the one door to one-step and multi-step attention. It checks, brings to canonical form, picks a backend."""
 
+import logging
 import math
 import sys
 
 import torch
 
-from .backends import RetrievalProblem, RetrievalResult, logger, select_backend
+from .backends import RetrievalProblem, RetrievalResult, select_backend
 from .functional.energy import check_beta
 from .functional.normalizers import check_alpha
 
+
+logger = logging.getLogger(__name__)
 
 # Models write "masked" as -inf, as the lowest number of some dtype (float16's is -65504), or as -1e4, at times added up.
 # All of it means weight zero, also in a row where everything is masked; scores of that size mean nothing else.

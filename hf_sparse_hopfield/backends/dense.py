@@ -1,24 +1,26 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""alpha = 1, the dense model, through torch's own `scaled_dot_product_attention`. Never used for a sparse alpha."""
+"""Dense retrieval (alpha = 1) with torch's own `scaled_dot_product_attention`."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import Backend, RetrievalProblem, RetrievalResult, register_backend
+from .backend import Backend
+from .masks import visible, without_unseen
 from .multistep import last_state
-from .reference import blanked, visible
+from .problem import RetrievalProblem, RetrievalResult
 
 
-# A matrix of queries x keys that nobody gave us may have so many entries: beyond them, memory grows only with the length.
+# The largest queries x keys matrix that this backend allocates by itself. Beyond it, other backends need memory that
+# grows only linearly with the length.
 _MATRIX_ENTRIES = 1 << 18
 
 
 def _mask(problem: RetrievalProblem, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
     """
-    The mask in the form torch takes, and which rows have nothing to attend to.
+    The mask in the form that torch takes, and the rows that have nothing to attend to.
 
-    Softmax over nothing is NaN: such rows attend to everything here, and are set to zero afterwards.
+    Softmax over nothing is NaN, so such rows attend to everything here and are set to zero afterwards.
     """
     allowed, bias = visible(problem), problem.bias
     if bias is not None:
@@ -34,25 +36,25 @@ def _mask(problem: RetrievalProblem, dtype: torch.dtype) -> tuple[Tensor | None,
 
 
 def _is_plainly_causal(problem: RetrievalProblem) -> bool:
-    """Whether torch's own causal mask says it all: it is aligned top left, the same for a square and for one query."""
+    """Whether torch's own causal mask suffices. It is aligned top left, which is right for a square and for one query."""
     (queries, keys), others = (problem.query.shape[2], problem.key.shape[2]), (problem.mask, problem.bias)
     return problem.is_causal and problem.sliding_window is None and others == (None, None) and queries in (1, keys)
 
 
 def run(problem: RetrievalProblem) -> RetrievalResult:
-    """Softmax attention; see `RetrievalProblem` for what each field means."""
-    with torch.autocast(problem.query.device.type, enabled=False):  # it would round float32
+    """Compute `problem` as softmax attention."""
+    with torch.autocast(problem.query.device.type, enabled=False):  # autocast would round float32
         return _run(problem)
 
 
 def _run(problem: RetrievalProblem) -> RetrievalResult:
     state, key, value = problem.query, problem.key, problem.value
     if problem.steps > 1 or problem.bias is not None or isinstance(problem.beta, Tensor):
-        # what torch does not do inside of its own kernel is not rounded to half precision
+        # keep what happens outside of torch's kernel from being rounded to half precision
         compute = torch.promote_types(state.dtype, torch.float32)
         state, key, value = state.to(compute), key.to(compute), value.to(compute)
     if problem.mask is not None:
-        key, value = blanked(key, problem.mask), blanked(value, problem.mask)
+        key, value = without_unseen(key, problem.mask), without_unseen(value, problem.mask)
     plainly_causal = _is_plainly_causal(problem)
     mask, empty = (None, None) if plainly_causal else _mask(problem, state.dtype)
 
@@ -79,11 +81,11 @@ def _run(problem: RetrievalProblem) -> RetrievalResult:
 
 
 def refusal(problem: RetrievalProblem) -> str | None:
-    """Why this backend cannot serve `problem`; `None` if it can."""
+    """The reason why this backend cannot serve `problem`; `None` if it can."""
     if isinstance(problem.alpha, Tensor) or problem.alpha != 1.0:
         return "alpha is not 1.0"
     if problem.return_weights or problem.return_trace:
-        return "it keeps no weights, states or energies"
+        return "it does not return weights, states or energies"
     if problem.softcap is not None:
         return "torch's attention has no softcap"
     if problem.sinks is not None:
@@ -92,7 +94,7 @@ def refusal(problem: RetrievalProblem) -> str | None:
         return "torch's attention cannot drop every weight"
     is_large = problem.query.shape[2] * problem.key.shape[2] > _MATRIX_ENTRIES
     if problem.dropout and problem.query.device.type == "cpu" and is_large:
-        return "torch's attention on the CPU forms all weights to drop any"
+        return "with dropout, torch's attention on the CPU forms all weights"
     if 0 in (*problem.query.shape, *problem.value.shape):
         return "there is nothing to attend to"
     if problem.is_causal and not _is_plainly_causal(problem) and is_large:
@@ -100,4 +102,4 @@ def refusal(problem: RetrievalProblem) -> str | None:
     return None
 
 
-register_backend(Backend("dense", run, refusal))
+BACKEND = Backend(name="dense", run=run, refusal=refusal, priority=400)

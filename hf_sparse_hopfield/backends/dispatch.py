@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""When a backend may do without torch's dispatcher."""
+"""When a backend may call its own code instead of an operator."""
 
 import torch
 from torch import Tensor
@@ -8,22 +8,22 @@ from torch import Tensor
 _PLAIN_TYPES = (Tensor, torch.nn.Parameter)
 
 
-def is_direct(*tensors: float | Tensor | None) -> bool:
+def can_bypass_dispatcher(*tensors: float | Tensor | None) -> bool:
     """
-    Whether nothing but the numbers is wanted of a computation with `tensors`: no gradient, and nobody who records,
-    transforms or traces operators. Then a backend calls its own code at once, for going through an operator takes longer
-    than a short retrieval does.
+    Whether a computation with `tensors` needs only its numbers: no gradient, and no mode, transform or tracer that
+    records operators. A backend then calls its own code directly, because going through torch's dispatcher takes longer
+    than a short retrieval.
 
     Args:
-        *tensors (`torch.Tensor`, *optional*): What is computed with; anything that is no tensor does not matter.
+        *tensors (`torch.Tensor`, *optional*): The inputs of the computation; anything that is not a tensor is ignored.
 
     Example:
 
     ```python
     >>> import torch
-    >>> from hf_sparse_hopfield.backends.dispatch import is_direct
+    >>> from hf_sparse_hopfield.backends.dispatch import can_bypass_dispatcher
 
-    >>> is_direct(torch.ones(2)), is_direct(torch.ones(2, requires_grad=True))
+    >>> can_bypass_dispatcher(torch.ones(2)), can_bypass_dispatcher(torch.ones(2, requires_grad=True))
     (True, False)
     ```
     """

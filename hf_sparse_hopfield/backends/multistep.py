@@ -1,22 +1,22 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The updates in key space that come before the read-out."""
+"""The updates of the state that precede the read-out."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from . import RetrievalProblem
+from .problem import RetrievalProblem
 
 
 def last_state(problem: RetrievalProblem, state: Tensor, update: Callable[[Tensor], Tensor]) -> Tensor:
     """
-    The state that the read-out starts from: `problem.steps - 1` updates of each row, or fewer where it comes to rest.
+    The state that the read-out starts from: each row after `problem.steps - 1` updates, or fewer if it comes to rest.
 
     Args:
-        problem ([`RetrievalProblem`]): Says how many steps, and with which tolerance a row stops by itself.
-        state (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): The state to start from.
-        update (`Callable`): One evaluation of the normaliser, and read-out of the keys.
+        problem ([`RetrievalProblem`]): Sets the number of steps and the tolerance at which a row stops.
+        state (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): The initial state.
+        update (`Callable`): Evaluates the normalizer and reads out the keys.
 
     Example:
 
@@ -38,6 +38,6 @@ def last_state(problem: RetrievalProblem, state: Tensor, update: Callable[[Tenso
         moved = (new - state).detach().float().norm(dim=-1, keepdim=True) if problem.tolerance else None
         state = new if active is None else torch.where(active, new, state)
         if moved is not None:
-            moving = ~(moved < problem.tolerance)  # NaN goes on
+            moving = ~(moved < problem.tolerance)  # a row with NaN counts as moving
             active = moving if active is None else active & moving
     return state

@@ -1,7 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""One way to make a function a `torch.library` operator, for eager mode, autograd, torch.compile and torch.export."""
+"""Registers functions as `torch.library` operators for eager mode, autograd, torch.compile and torch.export."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -16,23 +17,23 @@ def register_operator(
     device: str = "CompositeExplicitAutograd",
 ) -> None:
     """
-    Give an operator that `library` defines its implementations.
+    Register the implementations of an operator that `library` defines.
 
     Args:
-        library (`torch.library.Library`): Of the namespace `hf_sparse_hopfield`.
-        name (`str`): Of the operator.
-        function (`Callable`): What it computes.
-        fake (`Callable`): Empty outputs of the right shapes, for tracing.
+        library (`torch.library.Library`): The library, of the namespace `hf_sparse_hopfield`.
+        name (`str`): Name of the operator.
+        function (`Callable`): The computation.
+        fake (`Callable`): Returns empty outputs of the right shapes, for tracing.
         differentiate, save (`Callable`, *optional*):
-            Its gradient, and what is kept for it, as for `torch.library.register_autograd`. Without them, asking for a
-            gradient is an error: torch itself would leave it out, with a warning.
-        device (`str`, *optional*, defaults to `"CompositeExplicitAutograd"`): Dispatch key; the default is any device.
+            The gradient, and what to save for it, as for `torch.library.register_autograd`. Without them, asking for a
+            gradient raises an error; torch alone would only warn and leave the gradient out.
+        device (`str`, *optional*, defaults to `"CompositeExplicitAutograd"`): Dispatch key; the default serves any device.
     """
     full_name = f"hf_sparse_hopfield::{name}"
 
-    def refuse(ctx, *gradients):
+    def refuse(ctx: Any, *gradients: Any) -> None:
         raise RuntimeError(
-            f"{full_name} has no derivative. Second derivatives of retrieval are there with backend='reference'."
+            f"{full_name} has no derivative. For second derivatives of retrieval use backend='reference'."
         )
 
     library.impl(name, function, device)

@@ -1,56 +1,33 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The definition of retrieval: readable, eager, with all scores at once. Every other backend is tested against it."""
+"""The definition of retrieval: readable, eager, all scores at once. Every other backend is tested against it."""
 
 import torch
 import torch.nn.functional as F
 
 from ..functional.energy import conjugate
 from ..functional.normalizers import entmax
-from . import Backend, RetrievalProblem, RetrievalResult, register_backend
+from .backend import Backend
+from .masks import visible, without_unseen
+from .problem import RetrievalProblem, RetrievalResult
 
 
-def visible(problem: RetrievalProblem) -> torch.Tensor | None:
-    """Which keys a query may attend to, all kinds of masks together; `None` if all."""
-    allowed = problem.mask
-    if problem.is_causal:
-        queries, keys = problem.query.shape[-2], problem.key.shape[-2]
-        last = torch.arange(queries, device=problem.query.device)[:, None] + keys - queries
-        position = torch.arange(keys, device=problem.query.device)
-        causal = position <= last
-        if problem.sliding_window is not None:
-            causal = causal & (position > last - problem.sliding_window)
-        allowed = causal if allowed is None else allowed & causal
-    return allowed
-
-
-def per_group(tensor: torch.Tensor, kv_heads: int) -> torch.Tensor:
-    """`(batch, heads, n, m)` -> `(batch, kv_heads, heads / kv_heads * n, m)`: heads that share keys lie under each other."""
+def _per_group(tensor: torch.Tensor, kv_heads: int) -> torch.Tensor:
+    """`(batch, heads, n, m)` -> `(batch, kv_heads, heads / kv_heads * n, m)`: heads that share keys are stacked."""
     batch, heads, n, m = tensor.shape
     return tensor.reshape(batch, kv_heads, heads // kv_heads * n, m)
 
 
-def blanked(stored: torch.Tensor, allowed: torch.Tensor | None) -> torch.Tensor:
-    """Patterns that no query may attend to become zero: their weight is, but 0 times NaN or infinity is not."""
-    if allowed is None:
-        return stored
-    kv_heads, keys = stored.shape[1:3]
-    seen = allowed.any(-2).expand(-1, -1, keys)
-    if seen.shape[1] not in (1, kv_heads):
-        seen = seen.unflatten(1, (kv_heads, -1)).any(2)
-    return stored.masked_fill(~seen.unsqueeze(-1), 0)
-
-
 def run(problem: RetrievalProblem) -> RetrievalResult:
-    """Compute `problem` step by step; see `RetrievalProblem` for what each field means."""
-    with torch.autocast(problem.query.device.type, enabled=False):  # float32 or better means what it says
+    """Compute `problem` step by step."""
+    with torch.autocast(problem.query.device.type, enabled=False):  # autocast would round float32
         return _run(problem)
 
 
 def _run(problem: RetrievalProblem) -> RetrievalResult:
     dtype = torch.promote_types(problem.query.dtype, torch.float32)
-    # contiguous: the stride that `where` gives a mixture of layouts below differs between eager and torch.compile
+    # contiguous: given mixed layouts, `where` below returns other strides in eager mode than in torch.compile
     state = problem.query.to(dtype).contiguous()
-    key, value = (blanked(t.to(dtype), problem.mask) for t in (problem.key, problem.value))
+    key, value = (without_unseen(t.to(dtype), problem.mask) for t in (problem.key, problem.value))
     batch, heads, queries, _ = state.shape
     kv_heads, keys = key.shape[1], key.shape[2]
     allowed = visible(problem)
@@ -58,7 +35,7 @@ def _run(problem: RetrievalProblem) -> RetrievalResult:
     beta = problem.beta.to(dtype) if isinstance(problem.beta, torch.Tensor) else problem.beta
 
     def scores(state: torch.Tensor) -> torch.Tensor:
-        product = per_group(state, kv_heads) @ key.transpose(-1, -2) * problem.scaling
+        product = _per_group(state, kv_heads) @ key.transpose(-1, -2) * problem.scaling
         result = product.reshape(batch, heads, queries, keys)
         if problem.softcap is not None:
             result = problem.softcap * torch.tanh(result / problem.softcap)
@@ -73,7 +50,7 @@ def _run(problem: RetrievalProblem) -> RetrievalResult:
         return result
 
     def read(weights: torch.Tensor, stored: torch.Tensor) -> torch.Tensor:
-        product = per_group(weights[..., :keys], kv_heads) @ stored
+        product = _per_group(weights[..., :keys], kv_heads) @ stored
         return product.reshape(batch, heads, queries, stored.shape[-1])
 
     active = torch.ones(batch, heads, queries, 1, dtype=torch.bool, device=state.device)
@@ -108,4 +85,4 @@ def _run(problem: RetrievalProblem) -> RetrievalResult:
     return result
 
 
-register_backend(Backend("reference", run, refusal=lambda problem: None))
+BACKEND = Backend(name="reference", run=run, refusal=lambda problem: None, priority=0)

@@ -12,6 +12,7 @@ and the *shift* `t >= 0` makes the row sum to 1. It stays well behaved as alpha 
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -37,14 +38,14 @@ def check_alpha(alpha: float | torch.Tensor) -> None:
         raise ValueError(f"alpha must lie in [1, 2] (1: softmax, 1.5: entmax15, 2: sparsemax), got {alpha}.")
 
 
-def _ratio(function, x: torch.Tensor) -> torch.Tensor:
+def ratio(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     """`function(x) / x` for functions with `function(0) = 0` and slope 1 there (log1p, expm1)."""
     zero = x == 0
     x = x.masked_fill(zero, 1.0)
     return torch.where(zero, torch.ones((), dtype=x.dtype, device=x.device), function(x) / x)
 
 
-def _powers(y: torch.Tensor, eps: float | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def powers(y: torch.Tensor, eps: float | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """`p` and `w = p^(2 - alpha)` of `y = z - t`; zero where `1 + eps y <= 0`."""
     if isinstance(eps, float):
         if eps == 1.0:
@@ -55,7 +56,7 @@ def _powers(y: torch.Tensor, eps: float | torch.Tensor) -> tuple[torch.Tensor, t
             return w * w, w
     x = eps * y
     inside = ~(x <= -1)  # written so that NaN counts as inside and goes on to poison its own row
-    log_p = y * _ratio(torch.log1p, torch.where(inside, x, torch.zeros_like(x)))
+    log_p = y * ratio(torch.log1p, torch.where(inside, x, torch.zeros_like(x)))
     p = torch.where(inside, log_p.exp(), torch.zeros_like(y))
     return p, torch.where(inside, ((1 - eps) * log_p).exp(), torch.zeros_like(y))
 
@@ -73,10 +74,10 @@ def _solve(scores: torch.Tensor, alpha: float | torch.Tensor) -> tuple[torch.Ten
     t = torch.zeros_like(maximum)
     rising = ~empty
     for _ in range(_MAX_NEWTON_STEPS):
-        p, w = (x.masked_fill(invalid, 0) for x in _powers(z - t, eps))
+        p, w = (x.masked_fill(invalid, 0) for x in powers(z - t, eps))
         log_total = p.sum(-1, keepdim=True).log()
         # (S^eps - 1) / eps / slope; `log S` carries the whole function, so that eps = 0 needs no case of its own
-        step = log_total * _ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp()
+        step = log_total * ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp()
         step = step / w.sum(-1, keepdim=True)
         # From below the steps rise to the root: one that does not is rounding. Each row ends by itself.
         rising = rising & (step > 4 * limits.eps * t.clamp_min(1))

@@ -44,7 +44,7 @@ def test_refuses_other_devices(monkeypatch):
         ({"is_causal": True, "sliding_window": 3}, "sliding_window"),
         ({"dropout": 0.1}, "dropout"),
         ({"return_weights": True}, "weights"),
-        ({"key": torch.zeros(1, 1, 8, 16)}, "equally many"),
+        ({"key": torch.zeros(1, 1, 8, 16)}, "as many queries as keys"),
         ({"query": torch.zeros(1, 1, 16, 16, dtype=torch.float64)}, "float64"),
         ({"query": torch.zeros(1, 1, 16, 512)}, "256"),
     ],

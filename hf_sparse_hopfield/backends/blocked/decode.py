@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Few queries on the CPU, as in decoding, for the `blocked` backend.
+"""Few queries on the CPU, as in decoding.
 
-The work is so little that calling operators costs more. Numpy is called in a third of the time, and the plan of blocks
-that larger work needs is left out.
+There is so little to compute that calling operators costs more. Calling numpy takes a third of the time, and the
+partition into blocks is skipped.
 """
 
 import math
@@ -13,30 +13,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import RetrievalProblem
-from .blocks import DENSE_GROUPS, DENSE_KEYS, PLAIN_EPS, UNIT, find_shift, group_maxima, powers
+from ..problem import RetrievalProblem
+from .partition import UNIT
+from .solver import PLAIN_EPS, Rows, find_shift, weights
 from .sparse_rows import weighted_sums
+from .support import DENSE_GROUPS, DENSE_KEYS, group_maxima
 
 
-# With more scores than this, what numpy does on one core takes longer than calling torch.
-_FEW_SCORES = 1 << 19
-# Dense rows start from the solution of every so many of their keys.
+# With more scores than this, numpy on one core takes longer than calling torch.
+_MAX_SCORES = 1 << 19
+# Dense rows start from the solution of every eighth of their keys.
 _SAMPLE = 8
 
 
-def solve_few(
+def find_support(
     scores: np.ndarray, maxima: np.ndarray, eps: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
     """
-    Solve rows on the few scores above a lower bound, as `blocks.solve_sparse` does; no row is empty.
+    Solve rows on the few scores above a lower bound, as `support.find_support` does; no row is empty.
 
     Args:
         scores (`numpy.ndarray` of shape `(rows, keys)`): Scores.
-        maxima (`numpy.ndarray` of shape `(rows, groups)`): From [`group_maxima`].
+        maxima (`numpy.ndarray` of shape `(rows, groups)`): Maxima of groups of keys, from [`group_maxima`].
         eps (`float`): alpha - 1, at least `PLAIN_EPS`.
 
     Returns:
-        `tuple`: Row, column and weight of the support and its size in each row; `None` if it is large or not finite.
+        `tuple`: Row, column and weight of each entry of the support, and the number of entries of each row; `None` if the
+        support is large or a score is not finite.
     """
     (rows, keys), apart = scores.shape, maxima.shape[1]
     members = keys // apart
@@ -56,7 +59,7 @@ def solve_few(
 
     start = (maxima - top[:, None]) * eps + 1
     t = np.zeros_like(top)
-    # The maxima of every eighth part of a row are a start that costs next to nothing.
+    # A cheap start: the maxima of eighths of the groups.
     parts = start.reshape(rows, 8, -1).max(1) if apart >= 256 else start
     for values, steps in ((parts, 3), (start, 1)):
         for _ in range(steps):
@@ -89,22 +92,23 @@ def solve_few(
 
 
 def _read_dense(scores: Tensor, eps: float, value: Tensor) -> Tensor | None:
-    """Normalise rows as a whole, and read out `value`, `(kv heads, keys, value_dim)`; `None` if scores are not finite."""
+    """Normalize whole rows and read out `value`, `(kv heads, keys, value_dim)`; `None` if a score is not finite."""
     origin = scores.amax(-1, keepdim=True)
     if not (origin.max() < torch.inf and origin.min() > -torch.inf):
         return None
     relative, low = scores - origin, torch.zeros_like(origin)
-    # The shift of a sample is close to that of the row. A step that is small leaves an error of the order of its square.
+    # The shift of a sample is close to that of the row. After a small step, the error is of the order of its square.
     sample, accuracy = relative[:, ::_SAMPLE], torch.finfo(scores.dtype).eps ** 0.75
     share = sample.shape[1] / relative.shape[1]
-    guess = find_shift(sample, low, eps, None, 8, 1e-5, share=share)
-    t = find_shift(relative, low, eps, None, 100, accuracy, start=guess)
-    weights = powers(relative, t, eps, slopes=False)[0]
-    return torch.bmm(weights.view(value.shape[0], -1, value.shape[1]), value)
+    guess = find_shift(Rows(sample, eps), low, steps=8, accuracy=1e-5, share=share)
+    shift = find_shift(Rows(relative, eps), low, steps=100, accuracy=accuracy, start=guess)
+    return torch.bmm(weights(relative, shift, eps).view(value.shape[0], -1, value.shape[1]), value)
 
 
-def read_few(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
-    """One step for few queries that see all keys, as in decoding; `None` if scores are not finite."""
+def read_out(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
+    """One step of a problem to which this shortcut [`applies`]; `None` if a score is not finite."""
+    assert isinstance(problem.alpha, float)  # `applies` has checked it
+    eps = problem.alpha - 1
     (batch, heads, queries, width), (kv_heads, keys) = state.shape, key.shape[1:3]
     shape = (batch, heads, queries, value.shape[3])
     scores = torch.bmm(
@@ -113,19 +117,19 @@ def read_few(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tenso
     ).view(-1, keys)
     if keys % UNIT:
         scores = F.pad(scores, (0, -keys % UNIT), value=-torch.inf)
-    with np.errstate(all="ignore"):  # scores that are not finite, or nearly so, need no warning
-        support = solve_few(scores.numpy(), group_maxima(scores).numpy(), problem.alpha - 1)
+    with np.errstate(all="ignore"):  # no warnings for scores that are not finite, or nearly so
+        support = find_support(scores.numpy(), group_maxima(scores).numpy(), eps)
     if support is None:
-        output = _read_dense(scores[:, :keys], problem.alpha - 1, value.reshape(batch * kv_heads, keys, -1))
+        output = _read_dense(scores[:, :keys], eps, value.reshape(batch * kv_heads, keys, -1))
         return None if output is None else output.view(shape)
     row, column, weight, counts = support
     place = (row // (heads // kv_heads * queries) * keys + column).astype(np.int32)
-    place, counts, weight = (torch.from_numpy(x) for x in (place, counts, weight))
-    return weighted_sums(place, value.reshape(-1, value.shape[3]), counts, weight).view(shape)
+    places, sizes, entries = (torch.from_numpy(x) for x in (place, counts, weight))
+    return weighted_sums(places, value.reshape(-1, value.shape[3]), sizes, entries).view(shape)
 
 
-def is_few(problem: RetrievalProblem) -> bool:
-    """Whether [`read_few`] applies, where no gradient is asked for and nothing is dropped."""
+def applies(problem: RetrievalProblem) -> bool:
+    """Whether few queries see all keys, in a form that [`read_out`] serves. The caller needs no gradient or dropout."""
     (batch, heads, queries), keys = problem.query.shape[:3], problem.key.shape[2]
     return (
         isinstance(problem.alpha, float)
@@ -134,7 +138,7 @@ def is_few(problem: RetrievalProblem) -> bool:
         and problem.mask is problem.bias is problem.sinks is problem.softcap is problem.sliding_window is None
         and (queries == 1 or not problem.is_causal)
         and keys >= UNIT
-        and 0 < batch * heads * queries * keys <= _FEW_SCORES
+        and 0 < batch * heads * queries * keys <= _MAX_SCORES
         and problem.value.shape[3] > 0
         and problem.query.device.type == "cpu"
         and problem.query.dtype in (torch.float32, torch.float64)

@@ -1,13 +1,15 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The compiled CPU core: exact alpha-entmax attention faster than dense attention, where a compiler built it."""
+"""The compiled CPU core: exact alpha-entmax attention, faster than dense attention. Available if a compiler built it."""
 
 import torch
 from torch import Tensor
 
-from .. import Backend, RetrievalProblem, RetrievalResult, register_backend
-from ..dispatch import is_direct
+from ..backend import Backend
+from ..dispatch import can_bypass_dispatcher
 from ..multistep import last_state
-from . import library, ops  # noqa: F401  (registers the operators)
+from ..problem import RetrievalProblem, RetrievalResult
+from . import library, ops
+from .settings import Settings
 
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)  # the last two are computed in float32
@@ -15,7 +17,7 @@ _MAX_INDEX = 2**31 - 1024  # columns are 32-bit integers, and rows are padded
 
 
 def refusal(problem: RetrievalProblem) -> str | None:
-    """Why the compiled core cannot serve `problem`; `None` if it can."""
+    """The reason why the compiled core cannot serve `problem`; `None` if it can."""
     if library.missing is not None:
         return f"the compiled core is not built ({library.missing})"
     query, key = problem.query, problem.key
@@ -24,11 +26,11 @@ def refusal(problem: RetrievalProblem) -> str | None:
     if query.dtype not in _DTYPES:
         return f"it computes in float32 or float64, not in {query.dtype}"
     if isinstance(problem.alpha, float) and problem.alpha == 1.0:
-        return "alpha=1 is softmax, which gains nothing from it"
+        return "alpha=1 is softmax, which it does not speed up"
     if problem.return_weights or problem.return_trace:
-        return "it never forms all weights or a trace"
+        return "it does not return weights or a trace"
     if problem.softcap is not None:
-        return "it has no softcap"
+        return "it does not support softcap"
     longest = max(query.shape[2], key.shape[2])
     if longest > _MAX_INDEX:
         return f"{longest} positions do not fit its 32-bit indices"
@@ -41,13 +43,13 @@ def _vectors(tensor: Tensor, compute: torch.dtype) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def _setting(setting: float | Tensor | None, compute: torch.dtype) -> tuple[Tensor | None, float]:
-    """A setting as the operators take it: a tensor, or a number."""
+def _setting(setting: float | Tensor, compute: torch.dtype) -> tuple[Tensor | None, float]:
+    """A setting as the operators take it: a tensor or a number."""
     return (setting.to(compute), 0.0) if isinstance(setting, Tensor) else (None, float(setting))
 
 
 def run(problem: RetrievalProblem) -> RetrievalResult:
-    """Compute `problem` with the compiled core; see `RetrievalProblem` for what each field means."""
+    """Compute `problem` with the compiled core."""
     query, mask, bias, sinks = problem.query, problem.mask, problem.bias, problem.sinks
     dtype = query.dtype
     compute = torch.float64 if dtype == torch.float64 else torch.float32
@@ -57,19 +59,21 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
     bias = None if bias is None else bias.to(compute)
     sinks = None if sinks is None else sinks.to(compute)
     sources = (state, key, value, beta, alpha, bias, sinks)
-    direct = is_direct(*sources, mask)
+    direct = can_bypass_dispatcher(*sources, mask)
     keep = not direct and torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in sources)
     fixed = (problem.scaling, beta_value, alpha_value, problem.is_causal, problem.sliding_window or 0)
 
     def read(state: Tensor, stored: Tensor, dropout: float = 0.0) -> Tensor:
-        # drawn from torch's generator: torch.manual_seed and gradient checkpointing reproduce it
+        # drawn from torch's generator, so that torch.manual_seed and gradient checkpointing reproduce it
         seed = torch.randint(2**62, ()) if dropout else None
-        inputs = (state, key, stored, beta, alpha, mask, bias, sinks, seed, *fixed, dropout)
-        return ops.read_out(*inputs) if direct else torch.ops.hf_sparse_hopfield.native_forward(*inputs, keep)[0]
+        settings = Settings(beta, alpha, mask, bias, sinks, seed, *fixed, dropout)
+        if direct:
+            return ops.read_out(state, key, stored, settings)
+        return torch.ops.hf_sparse_hopfield.native_forward(state, key, stored, *settings, keep)[0]
 
     state = last_state(problem, state, lambda state: read(state, key))
     output = read(state, value, problem.dropout)
     return RetrievalResult(output if output.dtype == dtype else output.to(dtype))
 
 
-register_backend(Backend("native", run, refusal))
+BACKEND = Backend(name="native", run=run, refusal=refusal, priority=300)

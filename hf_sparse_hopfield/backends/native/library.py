@@ -1,24 +1,27 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Finds the compiled core and calls it: plain pointers over ctypes, nothing of torch's C++ interface."""
+"""Finds the compiled core and calls it with plain pointers over ctypes, without torch's C++ interface."""
 
 import ctypes
 import logging
 import os
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+
+from .settings import Settings
 
 
 logger = logging.getLogger(__name__)
 
-# As in source/problem.hpp: rows of a block, and words that are kept of a row. A word is as wide as a number.
+# As in source/problem.hpp: rows per block, and words kept per row. A word is as wide as a number.
 BLOCK_ROWS = 32
 ROW_STATE = 4
 WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 LEVELS = ("generic", "AVX2", "AVX-512")
 
-# Mean support of a block up to which it is kept; more is computed again, at the price of one matrix product.
+# Supports are kept up to this mean size per block; larger ones are computed again, at the cost of one matrix product.
 _KEPT_PER_ROW = 64
 
 # Sizes and flags (12), vectors (3 x 4), settings (2 x 4), mask and bias (2 x 5), sinks, output (4), states, support;
@@ -33,16 +36,19 @@ _NO_SCORES = (0, 0, 0, 0, 0)
 
 def find() -> tuple[ctypes.CDLL | None, str | None]:
     """
-    The compiled core, or the reason why there is none.
+    Load the compiled core.
 
-    The core is built as an extension module so that every build tool knows what to do with it, but it is opened as a
-    plain shared library: after torch, so that it finds the OpenMP runtime that torch has loaded.
+    The core is built as an extension module so that every build tool can handle it, but opened as a plain shared library,
+    after torch, so that it finds the OpenMP runtime that torch has loaded.
+
+    Returns:
+        `tuple`: The core, or `None` and the reason why there is none.
     """
     override = os.environ.get("HF_SPARSE_HOPFIELD_CORE")
     candidates = sorted(Path(__file__).parent.glob("_core*"))
     if override is not None:
         candidates = [Path(override)]
-    reason = "when the package was installed, there was no C++ compiler that could build it"
+    reason = "no C++ compiler could build it when the package was installed"
     for path in candidates:
         if path.suffix not in (".so", ".pyd", ".dylib"):
             continue
@@ -59,24 +65,30 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
         for function in functions:
             function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int
         return library, None
-    logger.warning("the compiled core is not built (%s); pure PyTorch serves instead", reason)
+    logger.warning("the compiled core is not built (%s); pure PyTorch is used instead", reason)
     return None, reason
 
 
-# Once, when the backends are imported: nothing is searched for while torch.compile traces a call.
+# At import, so that nothing is searched for while torch.compile traces a call.
 _core, missing = find()
 
 
+def _loaded() -> ctypes.CDLL:
+    if _core is None:
+        raise RuntimeError(f"the compiled core is not built ({missing})")
+    return _core
+
+
 def limit_level(level: int) -> str:
-    """Use at most this instruction set (0 generic, 1 AVX2, 2 AVX-512, -1 the best there is); returns what is used."""
-    return LEVELS[_core.hopfield_level(level)]
+    """Use at most this instruction set (0 generic, 1 AVX2, 2 AVX-512, -1 the best there is); returns the one in use."""
+    return LEVELS[_loaded().hopfield_level(level)]
 
 
 def kept_per_row(keys: int) -> int:
-    """Entries of the support that a row has room for."""
+    """Number of entries of its support that a row has room for."""
     if isinstance(keys, int):
         return min(_KEPT_PER_ROW, keys)
-    return torch.sym_min(_KEPT_PER_ROW, keys)  # a length that torch.export leaves open
+    return torch.sym_min(_KEPT_PER_ROW, keys)  # a symbolic length under torch.export
 
 
 def _vectors(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -85,7 +97,7 @@ def _vectors(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _broadcast(tensor: torch.Tensor, dimensions: int) -> tuple[int, ...]:
-    """Address and strides of a tensor that is broadcast: where it has size 1 it does not move."""
+    """Address and strides of a tensor that is broadcast: the stride of a dimension of size 1 is 0."""
     strides = [0 if size == 1 else stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
     return (tensor.data_ptr(), *strides[:dimensions])
 
@@ -101,22 +113,10 @@ def _call(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    beta: torch.Tensor | None,
-    alpha: torch.Tensor | None,
-    mask: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    sinks: torch.Tensor | None,
-    seed: torch.Tensor | None,
-    scaling: float,
-    beta_value: float,
-    alpha_value: float,
-    is_causal: bool,
-    sliding_window: int,
-    dropout: float,
+    settings: Settings,
 ) -> None:
-    """Pack a problem as source/problem.hpp has it and run a function of the core on it."""
-    if _core is None:
-        raise RuntimeError(f"the compiled core is not built ({missing})")
+    """Pack a problem as in source/problem.hpp and run a function of the core on it."""
+    beta, alpha, mask, bias, sinks, seed, scaling, beta_value, alpha_value, is_causal, window, dropout = settings
     batch, heads, queries, head_dim = query.shape
     _, kv_heads, keys, value_dim = value.shape
     sinks = None if sinks is None else sinks.contiguous()
@@ -129,7 +129,7 @@ def _call(
         head_dim,
         value_dim,
         is_causal,
-        sliding_window,
+        window,
         0 if seed is None else int(seed),
         torch.get_num_threads(),
         kept_per_row(keys),
@@ -152,45 +152,76 @@ def _call(
     )
     if query.dtype == torch.float64:
         name += "_double"
-    if getattr(_core, name)(packed):
+    if getattr(_loaded(), name)(packed):
         raise MemoryError(f"the compiled core could not allocate its buffers for {keys} keys")
 
 
-def call_forward(output: torch.Tensor, states: torch.Tensor | None, support: torch.Tensor | None, *problem) -> None:
+def call_forward(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    settings: Settings,
+    output: torch.Tensor,
+    states: torch.Tensor | None = None,
+    support: torch.Tensor | None = None,
+) -> None:
     """
     Run the forward pass on tensors that the caller keeps alive.
 
     Args:
+        query, key, value (`torch.Tensor`): As in `RetrievalProblem`, with contiguous vectors.
+        settings ([`Settings`]): The settings of the call.
         output (`torch.Tensor` of shape `(batch, heads, queries, value_dim)`): Written to.
         states, support (`torch.Tensor`, *optional*): Written to; `None` if there will be no backward pass.
-        *problem: Arguments of `_call` from `query` on.
     """
     targets = (output.data_ptr(), *output.stride()[:3], _address(states), _address(support))
-    _call("hopfield_forward", _FORWARD, targets, *problem)
+    _call("hopfield_forward", _FORWARD, targets, query, key, value, settings)
 
 
-def call_backward(written: tuple[torch.Tensor | None, ...], *problem) -> None:
+class BackwardTensors(NamedTuple):
+    """
+    The tensors of a backward pass besides its problem.
+
+    Args:
+        states, support (`torch.Tensor`): Read; from the forward pass.
+        upstream (`torch.Tensor` of shape `(batch, heads, queries, value_dim)`): Read; gradient of the output.
+        query, key, value (`torch.Tensor`): Written to; their gradients.
+        beta, alpha, bias, sinks (`torch.Tensor`, *optional*): Written to; their gradients, `None` if not wanted.
+    """
+
+    states: torch.Tensor
+    support: torch.Tensor
+    upstream: torch.Tensor
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    beta: torch.Tensor | None
+    alpha: torch.Tensor | None
+    bias: torch.Tensor | None
+    sinks: torch.Tensor | None
+
+
+def call_backward(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, settings: Settings, tensors: BackwardTensors
+) -> None:
     """
     Run the backward pass on tensors that the caller keeps alive.
 
     Args:
-        written (`tuple`):
-            States, support and the gradient of the output, which are read; gradients of query, key and value, and those
-            of beta, alpha, bias and sinks or `None`, which are written to.
-        *problem: Arguments of `_call` from `query` on.
+        query, key, value, settings: As for [`call_forward`].
+        tensors ([`BackwardTensors`]): What is read and written.
     """
-    states, support, upstream, query, key, value, beta, alpha, bias, sinks = written
     targets = (
         *_NO_VECTORS,
-        states.data_ptr(),
-        support.data_ptr(),
-        *_vectors(upstream),
-        *_vectors(query),
-        *_vectors(key),
-        *_vectors(value),
-        *(_NO_SCORES if bias is None else _broadcast(bias, 4)),
-        _address(alpha),
-        _address(sinks),
-        _address(beta),
+        tensors.states.data_ptr(),
+        tensors.support.data_ptr(),
+        *_vectors(tensors.upstream),
+        *_vectors(tensors.query),
+        *_vectors(tensors.key),
+        *_vectors(tensors.value),
+        *(_NO_SCORES if tensors.bias is None else _broadcast(tensors.bias, 4)),
+        _address(tensors.alpha),
+        _address(tensors.sinks),
+        _address(tensors.beta),
     )
-    _call("hopfield_backward", _BACKWARD, targets, *problem)
+    _call("hopfield_backward", _BACKWARD, targets, query, key, value, settings)

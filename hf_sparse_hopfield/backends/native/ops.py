@@ -6,19 +6,18 @@ shapes alone, so that no operator has outputs of data-dependent size. Blocks of 
 front: pages that no row needs are never touched, and rows that do not fit are computed again.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from ..masks import without_unseen
 from ..operators import register_operator
-from ..reference import blanked
-from .library import BLOCK_ROWS, ROW_STATE, WORDS, call_backward, call_forward, kept_per_row
+from .library import BLOCK_ROWS, ROW_STATE, WORDS, BackwardTensors, call_backward, call_forward, kept_per_row
+from .settings import SCHEMA, Settings
 
 
-_ARGUMENTS = (
-    "Tensor query, Tensor key, Tensor value, Tensor? beta, Tensor? alpha, Tensor? mask, Tensor? bias, Tensor? sinks, "
-    "Tensor? seed, float scaling, float beta_value, float alpha_value, bool is_causal, int sliding_window, float dropout"
-)
-_MASK = 2  # its place among these, from `beta` on
+_ARGUMENTS = f"Tensor query, Tensor key, Tensor value, {SCHEMA}"
 _LIBRARY = torch.library.Library("hf_sparse_hopfield", "FRAGMENT")
 _LIBRARY.define(f"native_forward({_ARGUMENTS}, bool keep) -> (Tensor, Tensor, Tensor)")
 _LIBRARY.define(
@@ -30,7 +29,7 @@ _LIBRARY.define(
 def _output(query: Tensor, value: Tensor) -> Tensor:
     batch, heads, queries, _ = query.shape
     width = value.shape[3]
-    # (batch, queries, heads, dim) in memory, as models want it next
+    # (batch, queries, heads, dim) in memory, the order that models use next
     strides = (queries * heads * width, width, heads * width, 1)
     return torch.empty_strided((batch, heads, queries, width), strides, dtype=value.dtype, device=value.device)
 
@@ -45,18 +44,20 @@ def _kept(query: Tensor, key: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     return states, support
 
 
-def _backward_outputs(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, wanted: list[bool]):
+def _backward_outputs(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, wanted: list[bool]
+) -> tuple[Tensor, ...]:
+    """Gradients of query, key, value, beta, alpha, bias and sinks; those of beta, alpha and sinks for each row."""
     want_beta, want_alpha, want_bias, want_sinks = wanted
     rows = query.shape[0] * query.shape[1] * query.shape[2]
     beta_rows = query.new_empty(rows if want_beta else 0)
     alpha_rows = query.new_empty(rows if want_alpha else 0)
     sink_rows = query.new_empty(rows if want_sinks else 0)
-    bias_gradient = bias.new_empty(bias.shape) if want_bias else query.new_empty(0)
+    bias_gradient = query.new_empty(0) if bias is None or not want_bias else bias.new_empty(bias.shape)
     return *(torch.empty_like(t) for t in (query, key, value)), beta_rows, alpha_rows, bias_gradient, sink_rows
 
 
-def _rows(tensor: Tensor) -> Tensor:
-    """The same numbers with contiguous vectors."""
+def _with_contiguous_vectors(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] <= 1 else tensor.contiguous()
 
 
@@ -64,81 +65,92 @@ def read_out(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    *settings,
+    settings: Settings,
     states: Tensor | None = None,
     support: Tensor | None = None,
 ) -> Tensor:
-    """The output of one step; `settings` are those of the operator from `beta` to `dropout`."""
+    """
+    The output of one step.
+
+    Args:
+        query, key, value (`torch.Tensor`): As in `RetrievalProblem`.
+        settings ([`Settings`]): The settings of the call.
+        states, support (`torch.Tensor`, *optional*): Written to, if there may be a backward pass.
+    """
     output = _output(query, value)
     if output.numel() == 0 or key.shape[2] == 0:
         if states is not None:
             states.zero_()
         return output.zero_()
-    query, key, value = _rows(query), _rows(key), _rows(value)
-    call_forward(output, states, support, query, key, value, *settings)
-    mask = settings[_MASK]
-    if mask is not None and not output.isfinite().all():  # by what nobody may attend to, perhaps
-        call_forward(output, states, support, query, blanked(key, mask), blanked(value, mask), *settings)
+    query, key, value = _with_contiguous_vectors(query), _with_contiguous_vectors(key), _with_contiguous_vectors(value)
+    call_forward(query, key, value, settings, output, states, support)
+    mask = settings.mask
+    if mask is not None and not output.isfinite().all():  # a masked key or value may hold NaN or inf
+        stored = without_unseen(key, mask), without_unseen(value, mask)
+        call_forward(query, *stored, settings, output, states, support)
     return output
 
 
-def _forward(query: Tensor, key: Tensor, value: Tensor, *rest) -> tuple[Tensor, Tensor, Tensor]:
+def _forward(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     *settings, keep = rest
     states, support = _kept(query, key, keep)
-    kept = {"states": states, "support": support} if keep else {}
-    return read_out(query, key, value, *settings, **kept), states, support
+    kept = (states, support) if keep else ()
+    return read_out(query, key, value, Settings(*settings), *kept), states, support
 
 
-def _backward(gradient: Tensor, states: Tensor, support: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest):
-    *settings, wanted = rest
-    results = _backward_outputs(query, key, value, settings[3], wanted)
+def _backward(
+    gradient: Tensor, states: Tensor, support: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    settings, wanted = Settings(*rest[:-1]), rest[-1]
+    results = _backward_outputs(query, key, value, settings.bias, wanted)
     if gradient.numel() == 0 or key.shape[2] == 0:
         return tuple(result.zero_() for result in results)
     for result in results[3:]:
         result.zero_()
     targets = [t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.new_empty(t.shape) for t in results[:3]]
     asked = (result if is_wanted else None for result, is_wanted in zip(results[3:], wanted, strict=True))
-    written = (states, support, _rows(gradient), *targets, *asked)
-    query, key, value, mask = _rows(query), _rows(key), _rows(value), settings[_MASK]
-    call_backward(written, query, key, value, *settings)
-    if mask is not None and not targets[0].isfinite().all():
+    tensors = BackwardTensors(states, support, _with_contiguous_vectors(gradient), *targets, *asked)
+    query, key, value = _with_contiguous_vectors(query), _with_contiguous_vectors(key), _with_contiguous_vectors(value)
+    call_backward(query, key, value, settings, tensors)
+    mask = settings.mask
+    if mask is not None and not targets[0].isfinite().all():  # as in the forward pass
         for result in results[3:]:
             result.zero_()
-        call_backward(written, query, blanked(key, mask), blanked(value, mask), *settings)
+        call_backward(query, without_unseen(key, mask), without_unseen(value, mask), settings, tensors)
     for result, target in zip(results, targets, strict=False):
         if result is not target:
             result.copy_(target)
     return results
 
 
-def _forward_fake(query: Tensor, key: Tensor, value: Tensor, *rest) -> tuple[Tensor, Tensor, Tensor]:
+def _forward_fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     return _output(query, value), *_kept(query, key, rest[-1])
 
 
 def _backward_fake(
-    gradient: Tensor, states: Tensor, support: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest
-):
-    return _backward_outputs(query, key, value, rest[3], rest[-1])
+    gradient: Tensor, states: Tensor, support: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    return _backward_outputs(query, key, value, Settings(*rest[:-1]).bias, rest[-1])
 
 
-def _save(ctx, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> None:
-    tensors, settings, ctx.keep = inputs[:9], inputs[9:-1], inputs[-1]
+def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> None:
+    tensors, numbers, ctx.keep = inputs[:9], inputs[9:-1], inputs[-1]
     ctx.save_for_backward(*tensors, *output[1:])
-    ctx.settings = settings
+    ctx.numbers = numbers
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(ctx, gradient: Tensor | None, _states: None, _support: None) -> tuple:
+def _differentiate(ctx: Any, gradient: Tensor | None, _states: None, _support: None) -> tuple[Tensor | None, ...]:
     if gradient is None:
         return (None,) * 16
     *tensors, states, support = ctx.saved_tensors
     if not ctx.keep:  # recorded where no gradient was foreseen, such as by torch.export under no_grad
-        states, support = torch.ops.hf_sparse_hopfield.native_forward(*tensors, *ctx.settings, True)[1:]
+        states, support = torch.ops.hf_sparse_hopfield.native_forward(*tensors, *ctx.numbers, True)[1:]
     query, _, _, beta, alpha, *_ = tensors
     _, _, _, want_beta, want_alpha, _, want_bias, want_sinks, *_ = ctx.needs_input_grad
     wanted = [want_beta, want_alpha, want_bias, want_sinks]
     by_query, by_key, by_value, by_beta, by_alpha, by_bias, by_sink = torch.ops.hf_sparse_hopfield.native_backward(
-        gradient, states, support, *tensors, *ctx.settings, wanted
+        gradient, states, support, *tensors, *ctx.numbers, wanted
     )
     batch, heads, queries, _ = query.shape
     rows = (batch, heads, queries, 1)

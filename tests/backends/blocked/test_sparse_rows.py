@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from hf_sparse_hopfield.backends.blocked import sparse_rows as compressed
+from hf_sparse_hopfield.backends.blocked import sparse_rows
 
 
 @pytest.fixture
@@ -18,12 +18,12 @@ def matrix():
 def test_weighted_sums(matrix):
     dense, indices, counts, weights = matrix
     table = torch.randn(9, 5, dtype=torch.float64)
-    torch.testing.assert_close(compressed.weighted_sums(indices, table, counts, weights), dense @ table)
+    torch.testing.assert_close(sparse_rows.weighted_sums(indices, table, counts, weights), dense @ table)
 
 
 def test_products(matrix):
     dense, indices, counts, _ = matrix
     table, vectors = torch.randn(9, 5, dtype=torch.float64), torch.randn(6, 5, dtype=torch.float64)
     expected = (vectors @ table.T)[dense != 0]
-    torch.testing.assert_close(compressed.products(indices, table, counts, vectors), expected)
-    torch.testing.assert_close(compressed.gathered_products(indices, table, counts, vectors, at_once=4), expected)
+    torch.testing.assert_close(sparse_rows.products(indices, table, counts, vectors), expected)
+    torch.testing.assert_close(sparse_rows.gathered_products(indices, table, counts, vectors, at_once=4), expected)

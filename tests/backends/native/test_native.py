@@ -1,24 +1,23 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The compiled core against the definition: every instruction set, both of its ways, gradients, and how torch sees it."""
+"""The compiled core against the definition: every instruction set, both of its ways, gradients and refusals."""
 
 import dataclasses
-import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.checkpoint import checkpoint
 
-from hf_sparse_hopfield.backends import RetrievalProblem, native, reference, select_backend
+from hf_sparse_hopfield.backends import native, reference, select_backend
 from hf_sparse_hopfield.backends.native import library
 from hf_sparse_hopfield.functional import entmax
 
 from ..cases import Case, cases, check, evaluate
+from .problems import ERRORS, in_both, in_double, needs_core, patterns, problem_of
 
 
-pytestmark = pytest.mark.skipif(library.missing is not None, reason=f"no compiled core: {library.missing}")
+pytestmark = needs_core
 
 # The core has no softcap; everything else is drawn.
 SERVED = {"softcap": None}
@@ -30,9 +29,6 @@ LONG = {
     "kv_heads": st.integers(1, 2),
 }
 LEVELS = {0: "generic", 1: "AVX2", 2: "AVX-512"}
-# What the core computes in, and what the errors of sums may be.
-ERRORS = {torch.float32: 1e-5, torch.float64: 1e-13}
-in_both = pytest.mark.parametrize("dtype", ERRORS, ids=str)
 
 
 @pytest.fixture(params=LEVELS.values())
@@ -52,25 +48,6 @@ def threads():
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
-
-
-def patterns(
-    *shape: int, sharpness: float = 1.0, requires_grad: bool = False, dtype: torch.dtype = torch.float32
-) -> list[torch.Tensor]:
-    batch, heads, queries, keys, width = shape
-    query = torch.randn(batch, heads, queries, width, dtype=dtype) * sharpness
-    key, value = torch.randn(2, batch, heads, keys, width, dtype=dtype).unbind()
-    return [t.contiguous().requires_grad_(requires_grad) for t in (query, key, value)]
-
-
-def problem_of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options) -> RetrievalProblem:
-    return RetrievalProblem(query, key, value, scaling=query.shape[-1] ** -0.5, **options)
-
-
-def in_double(problem: RetrievalProblem) -> RetrievalProblem:
-    return dataclasses.replace(
-        problem, query=problem.query.double(), key=problem.key.double(), value=problem.value.double()
-    )
 
 
 @in_both
@@ -257,45 +234,6 @@ def test_concurrent_calls():
         assert all(torch.equal(a, b) for a, b in zip(result, alone[i % 6], strict=True))
 
 
-def test_really_uses_threads():
-    assert library._core.hopfield_threads(2) == 2
-
-
-@in_both
-@pytest.mark.parametrize("kept", [5, 64])
-@pytest.mark.parametrize("queries", [2, 50])
-@pytest.mark.parametrize("sharpness", [1e-3, 3.0])
-def test_writes_only_where_it_should(queries, sharpness, kept, dtype, monkeypatch):
-    monkeypatch.setattr(library, "_KEPT_PER_ROW", kept)
-    margin, keys, width, value_dim = 64, 77, 13, 11
-    guards = []
-
-    def guarded(*shape: int) -> torch.Tensor:
-        count = torch.Size(shape).numel()
-        memory = torch.full((count + 2 * margin,), 12345.0, dtype=dtype)
-        guards.append(memory)
-        return memory[margin : margin + count].view(shape)
-
-    query, key, value, upstream = (
-        guarded(1, 2, n, d).normal_()
-        for n, d in ((queries, width), (keys, width), (keys, value_dim), (queries, value_dim))
-    )
-    query *= sharpness
-    blocks = -(-queries // library.BLOCK_ROWS) * 2
-    states = guarded(2 * queries, library.ROW_STATE)
-    support = guarded(blocks, library.BLOCK_ROWS * 2 * library.kept_per_row(keys))
-    problem = (query, key, value, *(None,) * 6, width**-0.5, 1.0, 2.0, False, 0, 0.0)
-    output = guarded(1, 2, queries, value_dim)
-    library.call_forward(output, states, support, *problem)
-    gradients = (guarded(*query.shape), guarded(*key.shape), guarded(*value.shape))
-    of_alpha = guarded(2 * queries)
-    library.call_backward((states, support, upstream, *gradients, None, of_alpha, None, None), *problem)
-    for memory in guards:
-        assert (memory[:margin] == 12345.0).all() and (memory[-margin:] == 12345.0).all()
-    expected = reference.run(in_double(problem_of(query, key, value))).output
-    torch.testing.assert_close(output.double(), expected, atol=ERRORS[dtype], rtol=0)
-
-
 @in_both
 @pytest.mark.parametrize("queries", [2, 40])
 @pytest.mark.parametrize("sharpness", [1e-3, 4.0])
@@ -323,59 +261,6 @@ def test_dropout(queries, sharpness, dtype):
         assert abs(rate - 0.4) < 0.03
     gone = native.run(dataclasses.replace(problem, dropout=1.0)).output
     assert (gone == 0).all()
-
-
-def test_compile_without_graph_breaks():
-    query, key, value = patterns(1, 4, 20, 24, 16, sharpness=3.0, requires_grad=True)
-    alpha = torch.full((1, 4, 1, 1), 1.4, requires_grad=True)
-    beta = torch.full((1, 4, 1, 1), 1.1, requires_grad=True)
-    leaves = (query, key, value, alpha, beta)
-
-    def work(query, key, value, alpha, beta):
-        problem = problem_of(query, key[:, ::2], value[:, ::2], alpha=alpha, beta=beta, is_causal=True, steps=2)
-        chosen, _ = select_backend(problem, "native")
-        return chosen.run(problem).output.sin()
-
-    eager = work(*leaves)
-    compiled = torch.compile(work, fullgraph=True, backend="aot_eager")(*leaves)
-    torch.testing.assert_close(compiled, eager)
-    for got, right in zip(
-        torch.autograd.grad(compiled.sum(), leaves), torch.autograd.grad(eager.sum(), leaves), strict=True
-    ):
-        torch.testing.assert_close(got, right, atol=1e-5, rtol=1e-4)
-
-
-@in_both
-def test_operators_keep_their_promises(dtype):
-    query, key, value = patterns(1, 2, 6, 40, 8, sharpness=2.0, requires_grad=True, dtype=dtype)
-    bias = torch.randn(1, 1, 6, 40, requires_grad=True, dtype=dtype)
-    alpha = torch.full((1, 2, 1, 1), 1.4, requires_grad=True, dtype=dtype)
-    settings_of_call = (0.35, 1.0, 0.0, True, 0, 0.0)
-    arguments = (query, key, value, None, alpha, None, bias, None, None, *settings_of_call, True)
-    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(torch.ops.hf_sparse_hopfield.native_forward.default, arguments, test_utils=tests)
-
-
-def test_checkpointing_and_accumulation():
-    query, key, value = patterns(1, 2, 40, 50, 16, sharpness=2.0, requires_grad=True)
-
-    def work(*tensors: torch.Tensor) -> torch.Tensor:
-        return native.run(problem_of(*tensors, dropout=0.2)).output
-
-    torch.manual_seed(1)
-    plain = torch.autograd.grad(work(query, key, value).sum(), (query, key, value))
-    torch.manual_seed(1)
-    saved = torch.autograd.grad(checkpoint(work, query, key, value, use_reentrant=False).sum(), (query, key, value))
-    for a, b in zip(plain, saved, strict=True):
-        assert torch.equal(a, b)
-
-
-def test_keeps_nothing_without_gradients():
-    query, key, value = patterns(1, 1, 40, 50, 16)
-    settings_of_call = (0.25, 1.0, 2.0, False, 0, 0.0)
-    operator = torch.ops.hf_sparse_hopfield.native_forward
-    _, states, support = operator(query, key, value, *(None,) * 6, *settings_of_call, False)
-    assert states.numel() == 0 and support.numel() == 0
 
 
 def test_multi_step_rows_stop_one_by_one():
@@ -415,18 +300,3 @@ def test_refuses_what_does_not_fit():
     query, key, value = patterns(1, 1, 3, 1, 8)
     huge = problem_of(query, key.expand(1, 1, 2**31, 8), value.expand(1, 1, 2**31, 8))
     assert "32-bit" in native.refusal(huge)
-
-
-def test_without_a_core(monkeypatch, caplog, tmp_path):
-    broken = tmp_path / "_core.so"
-    broken.write_text("not a library")
-    monkeypatch.setenv("HF_SPARSE_HOPFIELD_CORE", str(broken))
-    with caplog.at_level(logging.WARNING):
-        core, reason = library.find()
-    assert core is None and "_core.so cannot be loaded" in reason
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    monkeypatch.setattr(library, "missing", reason)
-    problem = problem_of(*patterns(1, 1, 3, 4, 8))
-    assert "the compiled core is not built" in native.refusal(problem)
-    chosen, why = select_backend(problem)
-    assert chosen.name != "native" and "native: the compiled core is not built" in why

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The tests of the compiled core once more, on a core built with the address and undefined-behaviour sanitizers."""
+"""The tests of the compiled core, run on a core built with the address and undefined-behaviour sanitizers."""
 
 import os
 import shutil
@@ -35,18 +35,18 @@ def test_no_sanitizer_complains(tmp_path):
     assert built.returncode == 0, built.stderr.decode()
     environment = dict(
         os.environ,
-        # with the C++ library, or the sanitizer does not find what it intercepts when torch throws an exception
+        # with the C++ library: without it, the sanitizer misses functions that it intercepts when torch throws an exception
         LD_PRELOAD=f"{preload} {runtime('libstdc++.so.6')}",
         HF_SPARSE_HOPFIELD_CORE=str(core),
-        # Python and torch keep memory until the end; torch's own allocations are not the subject
+        # Python and torch keep memory until the end, and torch's allocations are not under test
         ASAN_OPTIONS="detect_leaks=0:detect_odr_violation=0",
         UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
         OMP_NUM_THREADS="2",
     )
-    tests = str(Path(__file__).with_name("test_native.py"))
-    # torch.compile starts compilers of its own, which do not bear the preloaded library
+    tests = [str(Path(__file__).with_name(f"test_{name}.py")) for name in ("native", "library", "ops")]
+    # torch.compile starts compilers, which fail with the preloaded library
     selection = "not compile and not long_rows and not half_precision"
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-s", "-p", "no:cacheprovider", tests, "-k", selection]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-s", "-p", "no:cacheprovider", *tests, "-k", selection]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[3])
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-8000:]
     assert " passed" in result.stdout

@@ -1,0 +1,89 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""The list of backends, which is fixed at import, and the choice of one for a problem."""
+
+from . import adasplash, blocked, dense, native, reference
+from .backend import Backend
+from .problem import RetrievalProblem
+
+
+# In the order in which `"auto"` tries them. A tuple: no call can change it while another one selects.
+BACKENDS: tuple[Backend, ...] = tuple(
+    sorted(
+        (module.BACKEND for module in (adasplash, blocked, dense, native, reference)),
+        key=lambda backend: backend.priority,
+        reverse=True,
+    )
+)
+
+
+def available_backends() -> list[str]:
+    """
+    Names of the backends, in the order in which `"auto"` tries them.
+
+    Example:
+
+    ```python
+    >>> from hf_sparse_hopfield.backends import available_backends
+
+    >>> available_backends()
+    ['dense', 'native', 'adasplash', 'blocked', 'reference']
+    ```
+    """
+    return [backend.name for backend in BACKENDS]
+
+
+def select_backend(problem: RetrievalProblem, name: str = "auto") -> tuple[Backend, str]:
+    """
+    Choose the backend for a problem.
+
+    Args:
+        problem ([`RetrievalProblem`]): The problem, in canonical form.
+        name (`str`, *optional*, defaults to `"auto"`): The name of a backend, or `"auto"` for the first that applies.
+
+    Returns:
+        `tuple[Backend, str]`: The backend, and the reason for the choice.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.backends import RetrievalProblem, select_backend
+
+    >>> problem = RetrievalProblem(*torch.randn(3, 1, 2, 5, 4), scaling=0.5, alpha=1.0)
+    >>> backend, reason = select_backend(problem)
+    >>> backend.name, reason
+    ('dense', 'the first choice applies')
+    ```
+    """
+    if name != "auto":
+        return _backend_called(name, problem), "asked for by name"
+    refusals: list[str] = []
+    for candidate in BACKENDS:
+        refusal = candidate.refusal(problem)
+        if refusal is None:
+            reason = f"the first that applies ({'; '.join(refusals)})" if refusals else "the first choice applies"
+            return candidate, reason
+        refusals.append(f"{candidate.name}: {refusal}")
+    raise RuntimeError(f"no backend serves this call: {'; '.join(refusals)}.")  # `reference` never refuses
+
+
+def _backend_called(name: str, problem: RetrievalProblem) -> Backend:
+    for backend in BACKENDS:
+        if backend.name == name:
+            refusal = backend.refusal(problem)
+            if refusal:
+                raise ValueError(f"backend={name!r} cannot serve this call: {refusal}. Use backend='auto'.")
+            return backend
+    raise ValueError(f"backend={name!r} is unknown; use 'auto' or one of {available_backends()}.")
+
+
+def register_backend(backend: Backend) -> None:
+    """Add a backend, tried first by `"auto"`. For observation and diagnostics only; about to be removed."""
+    global BACKENDS
+    BACKENDS = (backend, *(other for other in BACKENDS if other.name != backend.name))
+
+
+def unregister_backend(name: str) -> None:
+    """Remove a backend, if there is one of that name. For observation and diagnostics only; about to be removed."""
+    global BACKENDS
+    BACKENDS = tuple(backend for backend in BACKENDS if backend.name != name)
