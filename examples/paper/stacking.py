@@ -45,10 +45,9 @@ class StackedAssociation(HopfieldAssociation):
     """The association of many models."""
 
     def _apply_projection(self, inputs: torch.Tensor, part: str) -> torch.Tensor:
-        first = self._first_row[part]
-        size = self.num_heads * (self.pattern_size if part == "projection" else self.hidden_size)
-        bias = None if self.in_proj_bias is None else self.in_proj_bias[:, first : first + size]
-        return _linear(inputs, self.in_proj_weight[:, first : first + size], bias)
+        rows = self._rows[part]
+        bias = None if self.in_proj_bias is None else self.in_proj_bias[:, rows]
+        return _linear(inputs, self.in_proj_weight[:, rows], bias)
 
 
 class StackedPooling(SparseHopfieldPooling):
