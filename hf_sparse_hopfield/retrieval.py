@@ -1,9 +1,10 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`retrieve`: the one door to one-step and multi-step attention. It checks, brings to canonical form, picks a backend."""
+"""`retrieve`: the entry point of one-step and multi-step attention. Checks, canonical form, choice of a backend."""
 
 import logging
 import math
 import sys
+from typing import Any
 
 import torch
 
@@ -14,8 +15,8 @@ from .functional.normalizers import check_alpha
 
 logger = logging.getLogger(__name__)
 
-# Models write "masked" as -inf, as the lowest number of some dtype (float16's is -65504), or as -1e4, at times added up.
-# All of it means weight zero, also in a row where everything is masked; scores of that size mean nothing else.
+# Models mask with -inf, with the lowest number of some dtype (-65504 for float16) or with -1e4, and sometimes add these
+# up. All of them mean weight zero, even in a row where everything is masked. No real score is that low.
 MASKED_BELOW = -9e3
 
 
@@ -47,7 +48,7 @@ def _check_tensors(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) 
 
 
 def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Tensor) -> float | torch.Tensor:
-    """A float, or a tensor broadcastable to `(batch, heads, queries, 1)`; one dimension means one value a head."""
+    """A float, or a tensor broadcastable to `(batch, heads, queries, 1)`; one dimension means one value per head."""
     if not isinstance(setting, torch.Tensor):
         return float(setting)
     batch, heads, queries, _ = query.shape
@@ -58,14 +59,14 @@ def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Te
         s not in (1, n) for s, n in zip(setting.shape, (batch, heads, queries, 1), strict=True)
     ):
         raise ValueError(
-            f"{name} of shape {tuple(shape)} must be a scalar, one value a head ({heads},), or broadcast to "
+            f"{name} of shape {tuple(shape)} must be a scalar, hold one value per head ({heads},), or broadcast to "
             f"(batch, heads, queries, 1) = {(batch, heads, queries, 1)}."
         )
     return setting.to(query.device)
 
 
 def _canonical_scores(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Four dimensions, broadcastable to the scores."""
+    """A mask or bias with four dimensions, broadcastable to the scores."""
     if tensor.ndim > 4 or any(s not in (1, n) for s, n in zip(reversed(tensor.shape), reversed(shape), strict=False)):
         raise ValueError(
             f"{name} of shape {tuple(tensor.shape)} does not broadcast to (batch, heads, queries, keys) = {shape}."
@@ -76,7 +77,7 @@ def _canonical_scores(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -
 def _canonical_mask(
     mask: torch.Tensor | None, bias: torch.Tensor | None, shape: tuple[int, ...]
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Boolean mask and additive bias; an additive mask is taken apart into the two."""
+    """Boolean mask and additive bias; an additive mask is split into the two."""
     if bias is not None:
         if not isinstance(bias, torch.Tensor) or not bias.is_floating_point():
             raise TypeError(
@@ -97,12 +98,12 @@ def _canonical_mask(
     additive = mask.masked_fill(~allowed, 0)
     if bias is None:
         return allowed, additive
-    dtype = torch.promote_types(torch.promote_types(bias.dtype, mask.dtype), torch.float32)  # no rounding of the sum
+    dtype = torch.promote_types(torch.promote_types(bias.dtype, mask.dtype), torch.float32)  # do not round the sum
     return allowed, bias.to(dtype) + additive
 
 
 def _check_number(name: str, value: float, least: float, most: float, meaning: str) -> None:
-    """`least <= value <= most`, and a number; comparisons only, so that torch.compile may make it symbolic."""
+    """Check for a number in `[least, most]`, by comparisons alone, so that torch.compile may make it symbolic."""
     if type(value) is not float and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise TypeError(f"{name} must be {meaning}, got {value!r}.")
     if not least <= value <= most:
@@ -135,15 +136,32 @@ def _check_options(problem: RetrievalProblem) -> None:
             given = getattr(problem.sinks, "dtype", type(problem.sinks).__name__)
             raise TypeError(f"sinks must be a floating point tensor of shape ({heads},), got {given}.")
         if problem.sinks.shape != (heads,):
-            raise ValueError(f"sinks must hold one logit a head, shape ({heads},), got {tuple(problem.sinks.shape)}.")
+            raise ValueError(
+                f"sinks must hold one logit per head, shape ({heads},), got {tuple(problem.sinks.shape)}."
+            )
 
 
 def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     """
-    Check a problem as a user poses it, and bring it to the form that backends take: the same object, changed.
+    Check a problem and bring it, in place, to the form that backends take.
 
     Args:
-        problem ([`RetrievalProblem`]): With the arguments of [`retrieve`] as they were given.
+        problem ([`RetrievalProblem`]): The arguments of [`retrieve`] as the user gave them.
+
+    Returns:
+        [`RetrievalProblem`]: The same object.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.backends import RetrievalProblem
+    >>> from hf_sparse_hopfield.retrieval import canonical
+
+    >>> problem = canonical(RetrievalProblem(*torch.randn(3, 1, 2, 5, 4), alpha=torch.tensor([1.5, 2.0])))
+    >>> problem.scaling, problem.alpha.shape
+    (0.5, torch.Size([1, 2, 1, 1]))
+    ```
     """
     query, key = problem.query, problem.key
     _check_tensors(query, key, problem.value)
@@ -154,7 +172,9 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     if scaling is None:
         scaling = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     if problem.return_trace and (problem.softcap is not None or scaling <= 0):
-        raise ValueError("return_trace needs scaling > 0 and no softcap: otherwise retrieval descends no energy.")
+        raise ValueError(
+            "return_trace needs scaling > 0 and no softcap: otherwise retrieval does not descend an energy."
+        )
     problem.scaling, problem.tolerance, problem.dropout = (
         float(scaling),
         float(problem.tolerance),
@@ -190,7 +210,7 @@ def retrieve(
     backend: str = "auto",
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor] | RetrievalResult:
     """
-    Sparse Hopfield retrieval: attention with alpha-entmax in the place of softmax, in one or several steps.
+    Sparse Hopfield retrieval: attention with alpha-entmax instead of softmax, in one or several steps.
 
         state_0 = query
         state_u = entmax(beta * scaling * state_{u-1} key^T + bias) key        u = 1 ... steps - 1
@@ -199,28 +219,28 @@ def retrieve(
     Args:
         query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): The states.
         key (`torch.Tensor` of shape `(batch, kv_heads, keys, head_dim)`):
-            The stored patterns. `heads` is a multiple of `kv_heads` (grouped-query attention); keys are not repeated.
-        value (`torch.Tensor` of shape `(batch, kv_heads, keys, value_dim)`): What is read out.
+            The stored patterns. `heads` is a multiple of `kv_heads` (grouped-query attention); do not repeat the keys.
+        value (`torch.Tensor` of shape `(batch, kv_heads, keys, value_dim)`): The patterns to read out.
         scaling (`float`, *optional*, defaults to `1 / sqrt(head_dim)`): The model's own factor on the scores.
         beta (`float` or `torch.Tensor`, *optional*, defaults to 1.0):
-            Multiplier on `scaling`, positive. A tensor has one value a head, `(heads,)`, or broadcasts to
+            Positive multiplier on `scaling`. A tensor has one value per head, `(heads,)`, or broadcasts to
             `(batch, heads, queries, 1)`.
         alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0):
-            Family member in [1, 2]: 1 softmax, 1.5 entmax15, 2 sparsemax. Tensors as for `beta`.
-        steps (`int`, *optional*, defaults to 1): Evaluations of the normaliser, the read-out included.
+            Member of the entmax family, in [1, 2]: 1 is softmax, 1.5 entmax15, 2 sparsemax. Tensors as for `beta`.
+        steps (`int`, *optional*, defaults to 1): Number of evaluations of the normalizer, including the read-out.
         tolerance (`float`, *optional*, defaults to 0.0):
-            A row whose state moved by less than this (Euclidean norm) is not updated any more. Rows stop one by one:
-            none depends on the others.
+            A row whose state moved by less than this (Euclidean norm) is no longer updated. Each row stops
+            independently of the others.
         mask (`torch.Tensor` broadcastable to `(batch, heads, queries, keys)`, *optional*):
-            Boolean (`True` = may attend) or floats to be added to the scores, which mask where they are -9000 or less.
+            Boolean (`True` = may attend), or floats that are added to the scores; -9000 or less masks.
         bias (`torch.Tensor` broadcastable to `(batch, heads, queries, keys)`, *optional*): Added to the scaled scores.
         is_causal (`bool`, *optional*, defaults to `False`):
-            Query `i` sees key `j` only if `j <= i + keys - queries`: aligned bottom right, as a cache needs it.
-        sliding_window (`int`, *optional*): With `is_causal`, every query sees its last `sliding_window` keys only.
+            Query `i` sees key `j` only if `j <= i + keys - queries`: aligned bottom right, as needed with a cache.
+        sliding_window (`int`, *optional*): With `is_causal`, a query sees only its last `sliding_window` keys.
         softcap (`float`, *optional*):
-            Scores become `softcap * tanh(score / softcap)` before `beta` and `bias` act.
+            Scores become `softcap * tanh(score / softcap)` before `beta` and `bias`.
         sinks (`torch.Tensor` of shape `(heads,)`, *optional*):
-            Logits of one more column that takes weight and whose key and value are zero.
+            Logits of one extra column that takes weight and whose key and value are zero.
         dropout (`float`, *optional*, defaults to 0.0): Probability of dropping a weight of the read-out.
         return_weights (`bool`, *optional*, defaults to `False`): Also return the weights of the read-out.
         return_trace (`bool`, *optional*, defaults to `False`):
@@ -228,9 +248,9 @@ def retrieve(
         backend (`str`, *optional*, defaults to `"auto"`): `"auto"`, or the name of a backend.
 
     Returns:
-        `torch.Tensor` of shape `(batch, heads, queries, value_dim)`, with `return_weights=True` a tuple of it and the
-        weights `(batch, heads, queries, keys)`, with `return_trace=True` a [`RetrievalResult`]. A query with nothing to
-        attend to gets zeros.
+        `torch.Tensor` of shape `(batch, heads, queries, value_dim)`; with `return_weights=True`, a tuple of it and the
+        weights `(batch, heads, queries, keys)`; with `return_trace=True`, a [`RetrievalResult`]. The output of a query
+        with nothing to attend to is zero.
 
     Example:
 
@@ -250,7 +270,7 @@ def retrieve(
         query,
         key,
         value,
-        scaling,
+        scaling,  # type: ignore[arg-type]  # `canonical` fills in the default
         beta,
         alpha,
         steps,
@@ -272,18 +292,20 @@ def retrieve(
     result = chosen.run(problem)
     if return_trace:
         return result
-    return (result.output, result.weights) if return_weights else result.output
+    if return_weights:
+        return result.output, result.weights  # type: ignore[return-value]  # a backend without them would have refused
+    return result.output
 
 
-def explain_backend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options) -> str:
+def explain_backend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> str:
     """
-    Which backend [`retrieve`] would use for these arguments, and why.
+    Say which backend [`retrieve`] uses for these arguments, and why.
 
     Args:
         query, key, value, **options: As for [`retrieve`].
 
     Returns:
-        `str`: One line, the backend's name first.
+        `str`: One line that begins with the name of the backend.
 
     Example:
 

@@ -35,5 +35,5 @@ __all__ = [
     "update",
 ]
 
-# Lived here once; they need the backends, which need this package.
+# Kept for compatibility. Lazy, because `retrieval` needs the backends, which need this package.
 __getattr__, __dir__ = lazy_names(__name__, {"explain_backend": "..retrieval", "retrieve": "..retrieval"})

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Conjugates, energies, and what can honestly be said of separation, retrieval error and capacity.
+"""Conjugates and energies, and correct statements about separation, retrieval error and capacity.
 
-`memories` hold one pattern a row, shape `(..., M, d)`; a `state` has shape `(..., d)`.
+`memories` hold one pattern per row, shape `(..., M, d)`; a `state` has shape `(..., d)`.
 """
 
 import math
@@ -12,7 +12,7 @@ from .normalizers import entmax, expm1_ratio
 
 
 def check_beta(beta: float | torch.Tensor) -> None:
-    """Refuse a beta that is no number, or not positive and finite."""
+    """Raise an error if beta is not a positive, finite number."""
     if isinstance(beta, torch.Tensor):
         if not beta.is_floating_point():
             raise TypeError(f"beta must be a float or a floating point tensor, got a tensor of dtype {beta.dtype}.")
@@ -40,14 +40,14 @@ def _check_patterns(name: str, tensor: torch.Tensor, least: int) -> None:
 def _prepare(
     state: torch.Tensor, memories: torch.Tensor, beta: float | torch.Tensor, alpha: float | torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, float | torch.Tensor, float | torch.Tensor]:
-    """Checked state and memories in float32 or better; beta and alpha with one more dimension, to act on scores."""
+    """Checked state and memories in float32 or better; beta and alpha with one extra dimension, to act on scores."""
     _check_patterns("state", state, 1)
     _check_patterns("memories", memories, 2)
     check_beta(beta)
     if state.shape[-1] != memories.shape[-1]:
         raise ValueError(
             f"state of shape {tuple(state.shape)} and memories of shape {tuple(memories.shape)} must agree in their "
-            "last dimension: memories hold one pattern a row, (..., M, d)."
+            "last dimension: memories hold one pattern per row, (..., M, d)."
         )
     try:
         batch = torch.broadcast_shapes(state.shape[:-1], memories.shape[:-2])
@@ -57,21 +57,30 @@ def _prepare(
             "(..., d) and (..., M, d)."
         ) from error
     dtype = torch.promote_types(torch.promote_types(state.dtype, memories.dtype), torch.float32)
-    settings = []
-    for name, setting in (("beta", beta), ("alpha", alpha)):
-        if isinstance(setting, torch.Tensor):
-            pairs = zip(reversed(setting.shape), reversed(batch), strict=False)
-            if setting.ndim > len(batch) or any(s not in (1, n) for s, n in pairs):
-                raise ValueError(
-                    f"{name} of shape {tuple(setting.shape)} does not broadcast to the states' shape {tuple(batch)}."
-                )
-            setting = setting.to(dtype).unsqueeze(-1)
-        settings.append(setting)
-    return state.to(dtype), memories.to(dtype), *settings
+    return (
+        state.to(dtype),
+        memories.to(dtype),
+        _setting_of_rows("beta", beta, batch, dtype),
+        _setting_of_rows("alpha", alpha, batch, dtype),
+    )
+
+
+def _setting_of_rows(
+    name: str, setting: float | torch.Tensor, batch: torch.Size, dtype: torch.dtype
+) -> float | torch.Tensor:
+    """A number, or a checked tensor with one extra dimension, to act on scores."""
+    if not isinstance(setting, torch.Tensor):
+        return setting
+    pairs = zip(reversed(setting.shape), reversed(batch), strict=False)
+    if setting.ndim > len(batch) or any(s not in (1, n) for s, n in pairs):
+        raise ValueError(
+            f"{name} of shape {tuple(setting.shape)} does not broadcast to the states' shape {tuple(batch)}."
+        )
+    return setting.to(dtype).unsqueeze(-1)
 
 
 def _scores(state: torch.Tensor, memories: torch.Tensor, beta: float | torch.Tensor) -> torch.Tensor:
-    """`beta Xi^T x`, in full precision also under autocast."""
+    """`beta Xi^T x`, in full precision even under autocast."""
     with torch.autocast(state.device.type, enabled=False):
         return beta * (memories @ state.unsqueeze(-1)).squeeze(-1)
 
@@ -87,12 +96,12 @@ def conjugate(
 
     Args:
         scores (`torch.Tensor`): Scores of any shape.
-        alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0): Family member, as for [`entmax`].
-        dim (`int`, *optional*, defaults to -1): Dimension that is reduced.
+        alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0): Member of the entmax family, as for [`entmax`].
+        dim (`int`, *optional*, defaults to -1): Dimension to reduce.
         mask (`torch.BoolTensor` broadcastable to `scores`, *optional*): `True` where an entry may get weight.
 
     Returns:
-        `torch.Tensor`: `scores` without `dim`, in float32 or better; -inf where a row has nothing to choose from.
+        `torch.Tensor`: `scores` without `dim`, in float32 or better; -inf for a fully masked row.
 
     Example:
 
@@ -115,8 +124,8 @@ def conjugate(
     psi = p * log_p * expm1_ratio((alpha - 1) * log_p) / alpha
     linear = p * torch.where(inside, scores, torch.zeros_like(scores))
     value = (linear - psi).sum(dim)
-    nothing = ~(inside | p.isnan()).any(dim)
-    return value.masked_fill(nothing, -torch.inf)
+    empty = ~(inside | p.isnan()).any(dim)
+    return value.masked_fill(empty, -torch.inf)
 
 
 def energy(
@@ -125,14 +134,14 @@ def energy(
     """
     Energy of the modern Hopfield model, `H(x) = -Psi*(beta Xi^T x) / beta + |x|^2 / 2`.
 
-    The paper prints it without `1 / beta`; then retrieval is not its descent step and the energy can rise. With it, `H`
-    never rises along `x <- T(x)`, for every alpha in [1, 2] and every beta > 0.
+    The paper prints it without `1 / beta`. Retrieval is then not its descent step, and the energy can rise. With the
+    factor, `H` never rises along `x <- T(x)`, for every alpha in [1, 2] and every beta > 0.
 
     Args:
         state (`torch.Tensor` of shape `(..., d)`): States.
-        memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, one a row.
+        memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, one per row.
         beta (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 1.0): Inverse temperature.
-        alpha (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 2.0): Family member.
+        alpha (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 2.0): Member of the entmax family.
 
     Returns:
         `torch.Tensor` of shape `(...)`, in float32 or better.
@@ -218,9 +227,9 @@ def separation(memories: torch.Tensor) -> torch.Tensor:
     """
     Separation of every pattern from the others, `Delta_mu = <xi_mu, xi_mu> - max over nu != mu of <xi_mu, xi_nu>`.
 
-    The paper uses the same definition (after Ramsauer et al.). It is signed: a pattern that is shorter than its
-    projection on another has negative separation. With `beta * Delta_mu >= 1` sparsemax retrieval of `xi_mu` from itself
-    is one-hot, hence exact: the condition is on the two largest scores, which are `Delta_mu` apart.
+    The paper uses the same definition (after Ramsauer et al.). It is signed: a pattern has negative separation if its inner
+    product with another exceeds its own squared norm. With `beta * Delta_mu >= 1`, sparsemax retrieval of `xi_mu` from
+    itself is one-hot, hence exact: the condition is on the two largest scores, which are `Delta_mu` apart.
 
     Args:
         memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, at least two.
@@ -250,9 +259,9 @@ def sphere_radius(memories: torch.Tensor) -> torch.Tensor:
     """
     Radius `R = min |xi_mu - xi_nu| / 2` of the largest equal, disjoint spheres around the patterns.
 
-    The paper (definition 2.1) calls a pattern stored if its sphere holds one fixed point that all its states converge to.
-    The radius is right; what is not right is the claim that in such a sphere the sparse error never exceeds the dense
-    one: use [`retrieval_errors`] to measure both.
+    The paper (definition 2.1) calls a pattern stored if its sphere contains one fixed point to which all states of the
+    sphere converge. The radius is correct. The claim that the sparse error never exceeds the dense one in such a sphere
+    is not: use [`retrieval_errors`] to measure both.
 
     Args:
         memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, at least two.
@@ -283,15 +292,15 @@ def retrieval_errors(
     """
     Measured one-step errors `|T(x) - xi_mu|`, sparse (alpha = 2) and dense (alpha = 1).
 
-    The paper's theorem 2.2 says that the sparse error is at most the dense one for every state of the sphere of `xi_mu`.
-    That is false in general (random Gaussian patterns give counter-examples), and its bound by kappa is at least
-    `m (1 + sqrt d)`, larger than any error that can occur. What is true: with a scaled gap `beta * (largest - second
-    largest score) >= 1` and the pattern on top, the sparse error is exactly 0, while the dense one never is.
+    The paper's theorem 2.2 says that the sparse error is at most the dense one for every state in the sphere of `xi_mu`.
+    This is false in general (random Gaussian patterns give counterexamples), and its bound by kappa is at least
+    `m (1 + sqrt d)`, larger than any possible error. What holds: if the pattern has the largest score, with a scaled gap
+    `beta * (largest - second largest score) >= 1`, the sparse error is exactly 0, while the dense one never is.
 
     Args:
         state (`torch.Tensor` of shape `(..., d)`): States.
-        memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, one a row.
-        target (`torch.Tensor` of shape `(..., d)`): The pattern to be retrieved.
+        memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, one per row.
+        target (`torch.Tensor` of shape `(..., d)`): The pattern to retrieve.
         beta (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 1.0): Inverse temperature.
 
     Returns:
@@ -321,8 +330,8 @@ def capacity_constant(
 
     `c = b / W0(exp(a + ln b))` with `a = 2 / (d - 1) (1 + ln(2 beta K^2 p (d - 1)))`, `b = 2 K^2 beta / 5` and `W0` the
     upper branch of the Lambert function. The paper's sparse counterpart (lemma 2.1) takes the logarithm of
-    `sqrt(p) - 1 < 0`, and its asymptotic comparison is reversed, so that we ship the dense bound and **measure** the
-    sparse capacity. (They print 1.3718 for d = 75, K = 1: cut off, not rounded.)
+    `sqrt(p) - 1 < 0`, and its asymptotic comparison is reversed. This package therefore provides the dense bound and
+    **measures** the sparse capacity. (Ramsauer et al. print 1.3718 for d = 75, K = 1: truncated, not rounded.)
 
     Args:
         dimension (`int`): `d`, at least 2.
@@ -348,12 +357,12 @@ def capacity_constant(
         raise ValueError(f"radius_factor must be positive, got {radius_factor}.")
     check_beta(beta)
     if not 0 < failure_probability < 1:
-        raise ValueError(f"failure_probability must lie between 0 and 1, got {failure_probability}.")
+        raise ValueError(f"failure_probability must be between 0 and 1, got {failure_probability}.")
     squared = radius_factor * radius_factor
     a = 2 / (dimension - 1) * (1 + math.log(2 * beta * squared * failure_probability * (dimension - 1)))
     b = 2 * squared * beta / 5
     logarithm = a + math.log(b)
-    # W0(exp(v)) solves w + log w = v; Newton in log w never leaves the domain and is quadratic everywhere
+    # W0(exp(v)) solves w + log w = v. Newton's method in log w stays in the domain and converges quadratically.
     log_w = math.log(logarithm) if logarithm > 1 else logarithm - math.exp(min(logarithm, 0.0))
     for _ in range(100):
         w = math.exp(log_w)

@@ -1,14 +1,14 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-r"""alpha-entmax, alpha in [1, 2]: softmax (1), entmax15 (1.5), sparsemax (2) and all that lies between.
+r"""alpha-entmax, alpha in [1, 2]: softmax (1), entmax15 (1.5), sparsemax (2) and everything in between.
 
 One parametrisation serves the whole family. With `eps = alpha - 1` and scores `z` shifted so that their maximum is 0,
 
     p_i = [1 + eps (z_i - t)]_+ ^ (1 / eps)        (exp(z_i - t) at eps = 0),
 
-and the *shift* `t >= 0` makes the row sum to 1. It stays well behaved as alpha -> 1, where the usual threshold
-`tau = eps (t + max z) - 1` loses all meaning. `t` is found by Newton's method on `(S(t)^eps - 1) / eps`, with
-`S = sum p`. This function is convex and decreasing (`S^eps` is a norm of the positive parts), so that Newton from
-`t = 0` rises monotonically to the root. Gradients are those of the exact solution and never go through the solver.
+and the *shift* `t >= 0` makes the row sum to 1. It is well behaved as alpha -> 1, where the usual threshold
+`tau = eps (t + max z) - 1` degenerates. `t` is found with Newton's method on `(S(t)^eps - 1) / eps`, with
+`S = sum p`. This function is convex and decreasing (`S^eps` is a norm of the positive parts), so Newton's method rises
+monotonically from `t = 0` to the root. Gradients are those of the exact solution; they do not go through the solver.
 """
 
 import math
@@ -17,16 +17,16 @@ from collections.abc import Callable
 import torch
 
 
-# Newton's method needs about 6 steps; this bound only makes sure that no input, however odd, can hang it.
+# Newton's method needs about 6 steps. This bound only ensures that no input can make it hang.
 _MAX_NEWTON_STEPS = 100
 
 
 def check_alpha(alpha: float | torch.Tensor) -> None:
-    """Refuse an alpha that is no number or lies outside [1, 2]."""
+    """Raise an error if alpha is not a number or not in [1, 2]."""
     if isinstance(alpha, torch.Tensor):
         if not alpha.is_floating_point():
             raise TypeError(f"alpha must be a float or a floating point tensor, got a tensor of dtype {alpha.dtype}.")
-        # Reading values off an accelerator would stall it, and inside torch.compile there are none to read.
+        # Reading values from an accelerator would stall it, and under torch.compile there are no values.
         if torch.compiler.is_compiling() or alpha.device.type != "cpu" or alpha.numel() == 0:
             return
         low, high = alpha.detach().aminmax()
@@ -39,14 +39,20 @@ def check_alpha(alpha: float | torch.Tensor) -> None:
 
 
 def ratio(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    """`function(x) / x` for functions with `function(0) = 0` and slope 1 there (log1p, expm1)."""
+    """`function(x) / x`, for a function such as log1p or expm1 that is 0 with slope 1 at 0."""
     zero = x == 0
     x = x.masked_fill(zero, 1.0)
     return torch.where(zero, torch.ones((), dtype=x.dtype, device=x.device), function(x) / x)
 
 
 def powers(y: torch.Tensor, eps: float | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """`p` and `w = p^(2 - alpha)` of `y = z - t`; zero where `1 + eps y <= 0`."""
+    """
+    Weights `p` and their slopes `w = p^(2 - alpha)`; zero where `1 + eps y <= 0`.
+
+    Args:
+        y (`torch.Tensor` of shape `(..., n)`): `z - t`.
+        eps (`float` or `torch.Tensor` of shape `(..., 1)`): alpha - 1.
+    """
     if isinstance(eps, float):
         if eps == 1.0:
             p = (1 + y).clamp_min(0)
@@ -55,36 +61,36 @@ def powers(y: torch.Tensor, eps: float | torch.Tensor) -> tuple[torch.Tensor, to
             w = (1 + 0.5 * y).clamp_min(0)
             return w * w, w
     x = eps * y
-    inside = ~(x <= -1)  # written so that NaN counts as inside and goes on to poison its own row
+    inside = ~(x <= -1)  # NaN counts as inside, so that it spreads to its own row
     log_p = y * ratio(torch.log1p, torch.where(inside, x, torch.zeros_like(x)))
     p = torch.where(inside, log_p.exp(), torch.zeros_like(y))
     return p, torch.where(inside, ((1 - eps) * log_p).exp(), torch.zeros_like(y))
 
 
 def _solve(scores: torch.Tensor, alpha: float | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights and shift over the last dimension of float32 or float64 scores; -inf is masked."""
+    """Weights and shift of rows of float32 or float64 scores; -inf is masked."""
     eps = alpha - 1
     limits = torch.finfo(scores.dtype)
     valid = scores != -torch.inf
     invalid = ~valid
     maximum = scores.amax(-1, keepdim=True)
     empty = maximum == -torch.inf
-    z = (scores - maximum.masked_fill(empty, 0)).clamp_min(limits.min)  # a difference that overflowed is no mask
+    z = (scores - maximum.masked_fill(empty, 0)).clamp_min(limits.min)  # -inf from overflow does not mask
     z = z.masked_fill(invalid, 0)
     t = torch.zeros_like(maximum)
     rising = ~empty
     for _ in range(_MAX_NEWTON_STEPS):
         p, w = (x.masked_fill(invalid, 0) for x in powers(z - t, eps))
         log_total = p.sum(-1, keepdim=True).log()
-        # (S^eps - 1) / eps / slope; `log S` carries the whole function, so that eps = 0 needs no case of its own
+        # (S^eps - 1) / eps / slope, in terms of `log S`, so that eps = 0 is not a special case
         step = log_total * ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp()
         step = step / w.sum(-1, keepdim=True)
-        # From below the steps rise to the root: one that does not is rounding. Each row ends by itself.
+        # From below, steps rise to the root; one that does not is rounding. Each row stops independently.
         rising = rising & (step > 4 * limits.eps * t.clamp_min(1))
         if not rising.any():
             break
         t = torch.where(rising, t + step, t)
-    # What rounding of `t` did to all weights of a row at once: the last step of Newton, taken on the weights.
+    # Rounding of `t` shifts all weights of a row at once. Take the last Newton step on the weights to correct it.
     slope = w.sum(-1, keepdim=True)
     p = (p - w * (p.sum(-1, keepdim=True) - 1) / slope.masked_fill(empty, 1)).clamp_min(0)
     return p, t + maximum
@@ -94,10 +100,10 @@ def _solve(scores: torch.Tensor, alpha: float | torch.Tensor) -> tuple[torch.Ten
 def _entmax_forward(
     scores: torch.Tensor, alpha: torch.Tensor | None, alpha_value: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The solver as one operator: its loop ends by looking at data, which torch.compile and torch.export cannot."""
+    """The solver as one operator: its loop depends on data, which torch.compile and torch.export cannot trace."""
     if scores.numel() == 0:
         return scores.new_zeros(scores.shape), scores.new_full((*scores.shape[:-1], 1), -torch.inf)
-    # contiguous in and out: the strides must be those that the fake kernel announces
+    # contiguous in and out: the strides must match those of the fake kernel
     weights, shift = _solve(scores.contiguous(), alpha_value if alpha is None else alpha)
     return weights.contiguous(), shift.contiguous()
 
@@ -118,12 +124,12 @@ def _slopes(p: torch.Tensor, alpha: float | torch.Tensor) -> torch.Tensor:
 
 def entmax_score_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: float | torch.Tensor) -> torch.Tensor:
     """
-    Gradient with respect to the scores: `w * (g - mean of g under w)`, `w = p^(2 - alpha)` on the support.
+    Gradient with respect to the scores: `w * (g - mean of g under w)`, with `w = p^(2 - alpha)` on the support.
 
     Args:
         p (`torch.Tensor` of shape `(..., n)`): Weights.
         grad (`torch.Tensor` of shape `(..., n)`): Gradient with respect to the weights.
-        alpha (`float` or `torch.Tensor`): Family member.
+        alpha (`float` or `torch.Tensor`): Member of the entmax family.
     """
     w = _slopes(p, alpha)
     total = w.sum(-1, keepdim=True)
@@ -139,7 +145,7 @@ def _polynomial(x: torch.Tensor, coefficients: list[float]) -> torch.Tensor:
 
 
 def expm1_ratio(x: torch.Tensor) -> torch.Tensor:
-    """`expm1(x) / x`, and with it its derivatives, everywhere: near 0 by its series, where autograd's would cancel."""
+    """`expm1(x) / x` with accurate derivatives: near 0 it uses the series, where autograd would cancel."""
     near = x.abs() < 0.1
     far = x.masked_fill(near, 1.0)
     series = _polynomial(x.masked_fill(~near, 0.0), [1 / math.factorial(k) for k in range(1, 11)])
@@ -159,8 +165,8 @@ def alpha_slope(p: torch.Tensor, eps: torch.Tensor) -> torch.Tensor:
     logarithm = eps * log_p  # of x + 1, with x = eps (z - t)
     y = log_p * expm1_ratio(logarithm)  # z - t, recovered from p
     x = eps * y
-    # p y^2 (x / (1 + x) - log(1 + x)) / x^2: the bracket cancels near 0, and 1 / (1 + x) must not be taken of a rounded
-    # x at the edge of the support
+    # p y^2 (x / (1 + x) - log(1 + x)) / x^2. The bracket cancels near 0, and at the edge of the support 1 / (1 + x) must
+    # not be computed from a rounded x.
     near = x.abs() < 0.03
     series = p * y * y * _polynomial(x.masked_fill(~near, 0.0), [(-1) ** (k - 1) * (k - 1) / k for k in range(2, 14)])
     safe_eps = torch.where(near, torch.ones_like(eps), eps)
@@ -170,12 +176,12 @@ def alpha_slope(p: torch.Tensor, eps: torch.Tensor) -> torch.Tensor:
 
 def entmax_alpha_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
     """
-    Gradient with respect to alpha of every row, shape `(..., 1)`; its limits at alpha = 1 and 2 included.
+    Gradient with respect to alpha of each row, shape `(..., 1)`, including its limits at alpha = 1 and 2.
 
     Args:
         p (`torch.Tensor` of shape `(..., n)`): Weights.
         grad (`torch.Tensor` of shape `(..., n)`): Gradient with respect to the weights.
-        alpha (`torch.Tensor` broadcastable to `(..., 1)`): Family member.
+        alpha (`torch.Tensor` broadcastable to `(..., 1)`): Member of the entmax family.
     """
     w = _slopes(p, alpha)
     direct = alpha_slope(p, alpha - 1)
@@ -212,7 +218,7 @@ def _prepare(scores, alpha, dim, mask):
     if scores.ndim == 0:
         raise ValueError("scores must have at least one dimension, got a scalar.")
     if isinstance(dim, bool) or not isinstance(dim, int) or not -scores.ndim <= dim < scores.ndim:
-        raise ValueError(f"dim={dim!r} is no dimension of scores of shape {tuple(scores.shape)}.")
+        raise ValueError(f"dim={dim!r} is not a dimension of scores of shape {tuple(scores.shape)}.")
     check_alpha(alpha)
     if mask is not None:
         if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
@@ -234,7 +240,7 @@ def _prepare(scores, alpha, dim, mask):
         row_shape[dim] = 1
         if alpha.ndim != scores.ndim or any(a not in (1, s) for a, s in zip(alpha.shape, row_shape, strict=True)):
             raise ValueError(
-                f"alpha of shape {tuple(alpha.shape)} does not broadcast to {tuple(row_shape)}: one alpha for each row "
+                f"alpha of shape {tuple(alpha.shape)} does not broadcast to {tuple(row_shape)}: one alpha per row "
                 f"along dim={dim} of the scores."
             )
         alpha = alpha.movedim(dim, -1)
@@ -255,16 +261,16 @@ def entmax(
 
     Args:
         scores (`torch.Tensor`):
-            Scores of any shape; -inf entries get weight 0. float16 and bfloat16 are computed in float32 and rounded once.
+            Scores of any shape; -inf gets weight 0. float16 and bfloat16 are computed in float32 and rounded once.
         alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0):
-            Family member in [1, 2]: 1 is softmax, 1.5 entmax15, 2 sparsemax. A tensor broadcasts to `scores` with size 1
-            along `dim` (one alpha a row, a head, a batch, ...) and receives its gradient.
+            Member of the family, in [1, 2]: 1 is softmax, 1.5 entmax15, 2 sparsemax. A tensor broadcasts to `scores` with
+            size 1 along `dim` (one alpha per row, head, batch entry, ...) and receives a gradient.
         dim (`int`, *optional*, defaults to -1): Dimension that sums to 1.
         mask (`torch.BoolTensor` broadcastable to `scores`, *optional*): `True` where an entry may get weight.
 
     Returns:
-        `torch.Tensor`: Weights, shape and dtype of `scores`. A row with nothing to choose from is zero. A NaN makes its
-        own row NaN, and no other.
+        `torch.Tensor`: Weights with the shape and dtype of `scores`. A fully masked row is zero. NaN spreads to its own
+        row only.
 
     Example:
 
@@ -289,7 +295,7 @@ def entmax(
 
 def sparsemax(scores: torch.Tensor, dim: int = -1, mask: torch.Tensor | None = None) -> torch.Tensor:
     """
-    Sparsemax: the Euclidean projection of `scores` on the simplex; [`entmax`] with alpha = 2.
+    Sparsemax: the Euclidean projection of `scores` onto the simplex; [`entmax`] with alpha = 2.
 
     Args:
         scores (`torch.Tensor`): Scores of any shape.
@@ -320,8 +326,8 @@ def threshold(
         scores, alpha, dim, mask: As for [`entmax`].
 
     Returns:
-        `torch.Tensor`: `scores` with size 1 along `dim`, in float32 or better. -inf for alpha = 1 (softmax cuts nothing
-        off) and +inf for a row with nothing to choose from (everything is cut off).
+        `torch.Tensor`: `scores` with size 1 along `dim`, in float32 or better. -inf for alpha = 1 (softmax cuts
+        nothing off) and +inf for a fully masked row (everything is cut off).
 
     Example:
 
@@ -372,7 +378,7 @@ def support_size(
     scores: torch.Tensor, alpha: float | torch.Tensor = 2.0, dim: int = -1, mask: torch.Tensor | None = None
 ) -> torch.Tensor:
     """
-    How many entries of a row [`entmax`] keeps (kappa in the paper).
+    Number of entries of each row that get weight from [`entmax`] (kappa in the paper).
 
     Args:
         scores, alpha, dim, mask: As for [`entmax`].
