@@ -6,15 +6,15 @@ This module imports neither torch nor transformers.
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: Any) -> TypeGuard[int]:
     """Whether `value` is an integer. A boolean is not, although Python counts it as one."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether `value` is an integer or a float. A boolean is not, although Python counts it as an integer."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 

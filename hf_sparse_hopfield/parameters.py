@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import torch
 from torch import nn
 
+from .checks import check_integer, is_number
 from .functional.energy import check_beta
 from .functional.normalizers import check_alpha
 
@@ -42,16 +43,14 @@ def per_head_values(name: str, value: float | Sequence[float] | torch.Tensor, nu
                 "plain numbers and use learn_alpha=True or learn_beta=True to train it."
             )
         value = value.tolist()
-    if isinstance(value, bool) or not isinstance(value, (int, float, Sequence)) or isinstance(value, (str, bytes)):
+    several = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    numbers: list = list(value) if several else [value]  # type: ignore[arg-type]
+    if not all(map(is_number, numbers)):
         raise TypeError(f"{name} must be a number or {num_heads} numbers (one per head), got {value!r}.")
-    numbers = list(value) if isinstance(value, Sequence) else [value]
-    for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise TypeError(f"{name} must be a number or {num_heads} numbers (one per head), got {value!r}.")
-        if not math.isfinite(number):
-            raise ValueError(f"{name} must be finite, got {value!r}.")
-    if not isinstance(value, Sequence):
-        return float(value)
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"{name} must be finite, got {value!r}.")
+    if not several:
+        return float(numbers[0])
     if len(numbers) != num_heads:
         raise ValueError(
             f"{name} has {len(numbers)} values, but num_heads={num_heads}; give one number or one per head."
@@ -117,8 +116,7 @@ class RetrievalParameters(nn.Module):
         learn_beta: bool = False,
     ) -> None:
         super().__init__()
-        if isinstance(num_heads, bool) or not isinstance(num_heads, int) or num_heads < 1:
-            raise ValueError(f"num_heads must be a positive integer, got {num_heads!r}.")
+        check_integer("num_heads", num_heads)
         self.num_heads = num_heads
         self.learn_alpha = bool(learn_alpha)
         self.learn_beta = bool(learn_beta)

@@ -6,11 +6,11 @@ This module does not import torch, so that the command line starts fast.
 """
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
+
+from ..checks import check_choice, check_integer, check_number, is_number
 
 
 OBJECTIVES = ("output", "kl", "support")
@@ -143,25 +143,15 @@ class CalibrationOptions:
     def __post_init__(self) -> None:
         self._check_alpha()
         self._check_support()
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective must be one of {OBJECTIVES}, got {self.objective!r}.")
-        if self.refine_on not in REFINED_ON:
-            raise ValueError(f"refine_on must be one of {REFINED_ON}, got {self.refine_on!r}.")
+        check_choice("objective", self.objective, OBJECTIVES)
+        check_choice("refine_on", self.refine_on, REFINED_ON)
         for name, least in (("refine_steps", 0), ("search_batches", 1), ("rows", 1)):
-            value = getattr(self, name)
-            if value is None and name != "rows":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+            check_integer(name, getattr(self, name), least, optional=name != "rows")
         for name in ("learning_rate", "max_error", "budget"):
-            value = getattr(self, name)
-            if value is None and name != "max_error":
-                continue
-            if not (_is_number(value) and 0 < value < math.inf):
-                raise ValueError(f"{name} must be a positive number, got {value!r}.")
+            check_number(name, getattr(self, name), positive=True, optional=name != "max_error")
 
     def _check_alpha(self) -> None:
-        if self.alpha not in (None, "search") and not (_is_number(self.alpha) and 1 <= self.alpha <= 2):
+        if self.alpha not in (None, "search") and not (is_number(self.alpha) and 1 <= self.alpha <= 2):
             raise ValueError(
                 f"alpha must lie in [1, 2] (1: softmax, 2: sparsemax), or be 'search' or None, got {self.alpha!r}."
             )
@@ -181,7 +171,7 @@ class CalibrationOptions:
                 "target_support goes with objective='support', got "
                 f"target_support={self.target_support}, objective={self.objective!r}."
             )
-        if self.target_support is not None and not (_is_number(self.target_support) and 0 < self.target_support < 1):
+        if self.target_support is not None and not (is_number(self.target_support) and 0 < self.target_support < 1):
             raise ValueError(
                 f"target_support must lie in (0, 1), a share of the visible keys, got {self.target_support}."
             )
@@ -225,7 +215,3 @@ class CalibrationOptions:
 def usual_batches(refinement: Refinement) -> int:
     """Return how many batches a calibration needs: one for each step of refinement, and enough to search on."""
     return max(refinement.steps, REFINEMENT.steps)
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from transformers.configuration_utils import PreTrainedConfig
 
+from ..checks import is_integer
 from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
 from ..parameters import RetrievalParameters
 from .families import Kind, classify, uses_additive_masks
@@ -129,7 +130,7 @@ def number_of_heads(site: Site) -> int | None:
     for holder in (site.module, site.configs[0]):
         for attribute in _HEAD_ATTRIBUTES:
             heads = getattr(holder, attribute, None)
-            if isinstance(heads, int) and not isinstance(heads, bool) and heads > 0:
+            if is_integer(heads) and heads > 0:
                 return heads
     return None
 

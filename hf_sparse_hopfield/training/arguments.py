@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from ..checks import check_choice, check_integer, check_number, is_number
 from ..configuration import SparseHopfieldConfig
 
 
@@ -99,15 +100,11 @@ class SparseHopfieldArguments:
     )
 
     def __post_init__(self) -> None:
-        SparseHopfieldConfig.from_dict(self._settings())  # checks what it has
+        SparseHopfieldConfig.from_dict(self._settings())  # checks its own fields
         SparseHopfieldConfig(alpha=self.alpha_start)
         SparseHopfieldConfig(beta=self.beta_start)
         for name in ("calibration_batches", "refine_steps", "sparsity_logging_steps"):
-            value = getattr(self, name)
-            if name == "refine_steps" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"{name} must be an integer of at least 0, got {value!r}.")
+            check_integer(name, getattr(self, name), least=0, optional=name == "refine_steps")
         if self.refine_steps and not self.calibration_batches:
             raise ValueError(
                 f"refine_steps={self.refine_steps} refines a calibration: it needs calibration_batches > 0."
@@ -115,8 +112,7 @@ class SparseHopfieldArguments:
         check_duration("schedule_steps", self.schedule_steps)
         for name in ("alpha", "beta"):
             schedule, start = getattr(self, f"{name}_schedule"), getattr(self, f"{name}_start")
-            if schedule not in SCHEDULES:
-                raise ValueError(f"{name}_schedule must be one of {SCHEDULES}, got {schedule!r}.")
+            check_choice(f"{name}_schedule", schedule, SCHEDULES)
             if schedule == "constant" and start != 1.0:
                 raise ValueError(f"{name}_start={start} needs a schedule: {name}_schedule is 'constant'.")
             if schedule != "constant" and getattr(self, f"learn_{name}"):
@@ -129,11 +125,9 @@ class SparseHopfieldArguments:
                 f"schedule_steps={self.schedule_steps} needs alpha_schedule or beta_schedule; both are 'constant'."
             )
         rate = self.hopfield_learning_rate
-        if rate is not None:
-            if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < math.inf:
-                raise ValueError(f"hopfield_learning_rate must be a number of at least 0 or None, got {rate!r}.")
-            if not self.learn_alpha and not self.learn_beta:
-                raise ValueError(f"hopfield_learning_rate={rate} needs learn_alpha or learn_beta; both are False.")
+        check_number("hopfield_learning_rate", rate, optional=True)
+        if rate is not None and not self.learn_alpha and not self.learn_beta:
+            raise ValueError(f"hopfield_learning_rate={rate} needs learn_alpha or learn_beta; both are False.")
 
     def _settings(self) -> dict[str, Any]:
         names = ("alpha", "beta", "steps", "tolerance", "learn_alpha", "learn_beta")
@@ -264,9 +258,8 @@ class SparseHopfieldArguments:
 
 
 def check_duration(name: str, value: float) -> None:
-    """Refuse what is neither a share in (0, 1] nor a whole number of steps."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0 < value < math.inf or (value > 1 and value != int(value)):
+    """Raise `ValueError` unless `value` is a share in (0, 1] or a whole number of steps."""
+    if not is_number(value) or not 0 < value < math.inf or (value > 1 and value != int(value)):
         raise ValueError(
             f"{name} must be a share of all steps in (0, 1], or a whole number of steps above 1, got {value!r}."
         )

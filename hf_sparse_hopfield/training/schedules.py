@@ -11,6 +11,7 @@ from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
+from ..checks import check_choice
 from ..configuration import SparseHopfieldConfig
 from ..integration.live_settings import LiveSettings
 from ..observation import has_compiled_parts
@@ -64,8 +65,7 @@ class SparseHopfieldScheduleCallback(TrainerCallback, ExportableState):
         self.starts = {"alpha": alpha_start, "beta": beta_start}
         self.schedule_steps = schedule_steps
         for name, schedule in self.schedules.items():
-            if schedule not in SCHEDULES:
-                raise ValueError(f"{name}_schedule must be one of {SCHEDULES}, got {schedule!r}.")
+            check_choice(f"{name}_schedule", schedule, SCHEDULES)
         if alpha_schedule == beta_schedule == "constant":
             raise ValueError("alpha_schedule and beta_schedule are both 'constant': there is nothing to schedule.")
         SparseHopfieldConfig(alpha=alpha_start, beta=beta_start)  # checks them
