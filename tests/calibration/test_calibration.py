@@ -110,7 +110,7 @@ def test_some_layers_only_and_by_name():
         ({"max_error": 0.0}, "max_error"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"alpha": True}, "alpha must lie in"),
-        ({"budget": -1.0}, "budget must be a positive number"),
+        ({"budget": -1.0}, "budget must be a positive, finite number"),
         ({"budget": 0.1, "objective": "support", "target_support": 0.1}, "cannot search alpha"),
         ({"alpha": "search", "objective": "support", "target_support": 0.1}, "cannot search alpha"),
     ],

@@ -46,7 +46,7 @@ def test_command_line_beside_training_arguments():
         ({"schedule_steps": 2.5, "alpha_schedule": "linear"}, "whole number of steps above 1, got 2.5"),
         ({"schedule_steps": 0, "alpha_schedule": "linear"}, "schedule_steps must be"),
         ({"refine_steps": 3}, "refine_steps=3 .* needs calibration_batches"),
-        ({"refine_steps": -1}, "refine_steps must be an integer of at least 0, got -1"),
+        ({"refine_steps": -1}, "refine_steps must be an integer of at least 0 or None, got -1"),
         ({"calibration_batches": -1}, "calibration_batches must be an integer of at least 0, got -1"),
         ({"sparsity_logging_steps": 0.5}, "sparsity_logging_steps must be an integer"),
         ({"hopfield_learning_rate": 0.1}, "hopfield_learning_rate=0.1 needs learn_alpha or learn_beta"),
