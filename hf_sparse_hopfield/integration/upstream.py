@@ -7,7 +7,8 @@ only, so that `import hf_sparse_hopfield` stays light.
 
 **Versions.** [`SUPPORTED`] holds the releases the package accepts, the same as in `pyproject.toml`; [`check_versions`] runs
 at import. The private names below were checked with transformers 5.2 to 5.23, accelerate 1.15 and huggingface_hub 1.33
-and 2.4 (from huggingface_hub we use public names only). A release that drops one of the methods wrapped here stops the import with a sentence that names it.
+and 2.4 (of the last one we use public names only). If a release drops a method that is wrapped here, an `ImportError`
+names it.
 
 **Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
 modelling code, so registration waits for three modules: `transformers.modeling_utils` (attention),
@@ -44,7 +45,7 @@ calls the original and does nothing else.
 | `transformers.modeling_utils` | `_can_record_outputs` | register the outputs of a class made after the model was built | none: `PreTrainedModel.__init__` registers them |
 | `transformers.utils.output_capturing` | `_CAN_RECORD_REGISTRY` | same | none |
 | `transformers.utils.output_capturing` | `_active_collector` | tell whether a model records attentions with hooks | `output_attentions` reaches only some attention modules |
-| `transformers.core_model_loading` | `_weight_conversions` | save weights under the names the model has, not those of the original checkpoint | `save_pretrained(save_original_format=False)`, which the Trainer does not pass |
+| `transformers.core_model_loading` | `_weight_conversions` | save weights under the names the model has, not those of the original checkpoint | `save_pretrained(save_original_format=False)` also drops the conversions of the model's parts, which loading applies |
 | `transformers.models.auto.auto_factory` | `_model_mapping` | find the Auto classes that load a model | none leads from an Auto class to its mapping |
 | `transformers.trainer` | `_push_from_checkpoint` | wrapped, see above | `on_save` callbacks run after the push |
 | `transformers.trainer` | `_prepare_inputs` | move a batch to the device and dtype of the model | `accelerate.utils.send_to_device` does not cast for DeepSpeed |
