@@ -1,13 +1,13 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Sparse modern Hopfield retrieval as attention for Hugging Face Transformers.
 
-Importing the package registers the attention `"sparse_hopfield"`, the model type of that name and those of our own models
-with transformers. The public names load on first use, so that the import costs next to nothing.
+Importing the package registers the attention `"sparse_hopfield"`, the model type of the same name and the types of our own
+models with transformers. The public names load on first use, which keeps the import fast.
 """
 
 from typing import TYPE_CHECKING
 
-from .integration.registration import install as _install
+from .integration import upstream as _upstream
 from .lazy import lazy_names
 from .version import __version__
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from .calibration.calibration import calibrate
     from .calibration.recipe import CalibrationOptions
     from .configuration import SparseHopfieldConfig
-    from .functional import conjugate, energy, entmax, explain_backend, retrieve, sparsemax
+    from .functional import conjugate, energy, entmax, sparsemax
     from .integration.convert import to_dense, to_sparse_hopfield
     from .layers import HopfieldMemory, PolynomialMemory, SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling
-    from .models import (
-        SparseHopfieldCrossformerConfig,
-        SparseHopfieldCrossformerForPrediction,
-        SparseHopfieldForMultipleInstanceClassification,
-        SparseHopfieldMultipleInstanceConfig,
-    )
+    from .models.crossformer.configuration_crossformer import SparseHopfieldCrossformerConfig
+    from .models.crossformer.modeling_crossformer import SparseHopfieldCrossformerForPrediction
+    from .models.multiple_instance.configuration_multiple_instance import SparseHopfieldMultipleInstanceConfig
+    from .models.multiple_instance.modeling_multiple_instance import SparseHopfieldForMultipleInstanceClassification
+    from .retrieval import explain_backend, retrieve
 
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
 
-_install()
+_upstream.check_versions()
+_upstream.install()

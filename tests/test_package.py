@@ -1,4 +1,4 @@
-"""What the package promises as a whole: names, import cost, examples that run, a README that is true."""
+"""The promises of the package as a whole: names, import cost, examples that run, a README that is true."""
 
 import ast
 import doctest
@@ -7,12 +7,12 @@ import pathlib
 import pkgutil
 import re
 import statistics
-import subprocess
-import sys
 
 import pytest
 
 import hf_sparse_hopfield
+
+from .processes import run_python
 
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -38,14 +38,8 @@ README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_tex
 
 def modules():
     for info in pkgutil.walk_packages(hf_sparse_hopfield.__path__, "hf_sparse_hopfield."):
-        if not info.name.rpartition(".")[2].startswith("_core"):  # the compiled core is no Python module
+        if not info.name.rpartition(".")[2].startswith("_core"):  # the compiled core is not a Python module
             yield info.name
-
-
-def run_python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -97,7 +91,7 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     module = importlib.import_module(name)
     for test in doctest.DocTestFinder(exclude_empty=True, parser=parser).find(module, name):
-        # fences are no expected output
+        # fences are not expected output
         source = re.sub(r"^\s*```.*$", "", test.docstring or "", flags=re.MULTILINE)
         runner.run(parser.get_doctest(source, dict(test.globs), test.name, test.filename, test.lineno))
     assert runner.failures == 0

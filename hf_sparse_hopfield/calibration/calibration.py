@@ -12,16 +12,10 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
 from ..evaluation import Batch, evaluating, on_device
-from ..integration.binding import (
-    LayerRetrieval,
-    Site,
-    attention_sites,
-    is_bound,
-    number_of_heads,
-    shortened,
-)
+from ..integration.binding import LayerRetrieval, has_bound_attention
 from ..integration.convert import to_sparse_hopfield
 from ..integration.live_settings import apply_settings
+from ..integration.sites import Site, attention_sites, number_of_heads, shortened
 from ..observation import Setting, observed
 from .budget import Budget
 from .head_search import Choice, HeadSearch
@@ -96,7 +90,7 @@ def calibrate(
             "batches is an iterator, which can be read only once, but refinement and a budget read it again: give a list or "
             "a data loader. refine_steps=0 skips refinement."
         )
-    if not is_bound(model):
+    if not has_bound_attention(model):
         model = to_sparse_hopfield(model, None if options.alpha in (None, "search") else {"alpha": options.alpha})
     calibration = _Calibration(model, batches, options, resume_from, progress)
     calibration.search()

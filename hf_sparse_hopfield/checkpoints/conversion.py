@@ -36,9 +36,11 @@ from ..evaluation import main_output
 from ..files import check_output, new_directory
 from ..hub.cards import CARD_FILE, PLOT_FILE
 from ..hub.push import model_card
-from ..integration.auto import PREFIX, REMOTE_CODE_FILE, sparse_model_class
-from ..integration.binding import ATTENTION_NAME, attention_sites, shortened
+from ..integration.auto import PREFIX, sparse_model_class
 from ..integration.convert import to_dense, to_sparse_hopfield
+from ..integration.sites import attention_sites, shortened
+from ..integration.upstream import ATTENTION_NAME
+from ..remote_code import REMOTE_CODE_FILE
 from ..sample_inputs import random_inputs
 
 

@@ -34,13 +34,13 @@ def run(arguments: argparse.Namespace) -> None:
     """Inspect."""
     from ..checkpoints.conversion import load_model, load_tokenizer
     from ..diagnostics import plot_sparsity, sparsity_report, write_html_report
-    from ..integration.binding import is_bound
+    from ..integration.binding import has_bound_attention
     from ..integration.convert import to_sparse_hopfield
 
     for path in (arguments.png, arguments.html):
         check_file(path)
     model, tokenizer = load_model(arguments.source), load_tokenizer(arguments.source)
-    if not is_bound(model):
+    if not has_bound_attention(model):
         model = to_sparse_hopfield(model, {"alpha": 1.0 if arguments.alpha is None else arguments.alpha})
     elif arguments.alpha is not None:
         raise ValueError(

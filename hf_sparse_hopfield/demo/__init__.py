@@ -27,7 +27,7 @@ from ..calibration.calibration import calibrate
 from ..diagnostics import plot_associations, plot_sparsity, record_associations, sparsity_report
 from ..extras import require
 from ..files import new_directory
-from ..integration.binding import is_bound
+from ..integration.binding import has_bound_attention
 from ..integration.convert import to_dense, to_sparse_hopfield
 from ..layers import HopfieldMemory
 from .text import TEXT
@@ -233,9 +233,9 @@ def _show_conversion(
 
     def add(name: str, seconds: float | None) -> None:
         loss, right = score(model, new_data)
-        share = sparsity_report(model, new_data.batches()).share if is_bound(model) else 1.0
+        share = sparsity_report(model, new_data.batches()).share if has_bound_attention(model) else 1.0
         models.append({"model": name, "loss": loss, "right": right, "share": share, "seconds": seconds})
-        used = f"{share:.1%}" if is_bound(model) else "all"
+        used = f"{share:.1%}" if has_bound_attention(model) else "all"
         table.add_row(name, f"{loss:.4f}", f"{right:.1%}", used, "" if seconds is None else f"{seconds:.0f}")
 
     def fine_tune() -> float:

@@ -26,7 +26,7 @@ from ..calibration.report import CalibrationReport
 from ..diagnostics.sparsity import layer_sparsity
 from ..extras import require
 from ..integration.auto import as_sparse_class
-from ..integration.binding import LayerRetrieval, is_bound, is_converted, is_own, retrieves
+from ..integration.binding import LayerRetrieval, has_bound_attention, has_sparse_retrieval, is_converted, is_own_model
 from ..layers.association import HopfieldAssociation
 from ..parameters import RetrievalParameters
 
@@ -138,12 +138,12 @@ def model_card(
 
     ```
     """
-    sparse = retrieves(model)
+    sparse = has_sparse_retrieval(model)
     counted = batches is not None or support is not None
     if sparse and support is None:
         support = _support(model, calibration, batches)
     plotted = support is not None and _can_plot()
-    with as_sparse_class(model) if is_bound(model) and not is_converted(model) else nullcontext():
+    with as_sparse_class(model) if has_bound_attention(model) and not is_converted(model) else nullcontext():
         auto_class, own_tag = task_of(model)
         pipeline_tag = pipeline_tag or own_tag
         family = str(getattr(model.config, "base_model_type", model.config.model_type))
@@ -176,7 +176,7 @@ def model_card(
         parts += ["## Made with", f"```bash\n{_without_paths(command)}\n```"]
     section = "\n\n".join([_BEGIN, *parts, _END] if sparse else parts)
     if into is None:
-        text = f"\n# {name}{', with sparse Hopfield retrieval' if sparse and not is_own(model) else ''}\n\n{section}\n"
+        text = f"\n# {name}{', with sparse Hopfield retrieval' if sparse and not is_own_model(model) else ''}\n\n{section}\n"
     else:
         data, text = _merged_data(into, data), _merged_text(into.text, section)
     card = SparseModelCard(f"---\n{data.to_yaml()}\n---\n{text}")
@@ -214,9 +214,9 @@ def _description(model: PreTrainedModel, family: str, base: str | None) -> str:
     zeros = "alpha-entmax, in which weights that do not matter are exactly zero (alpha = 1 is softmax)"
     fine = f", fine-tuned from [{base}](https://huggingface.co/{base})" if base else ""
     if is_dense(model):
-        whose = f"`{type(model).__name__}`{' of the package hf_sparse_hopfield' if is_own(model) else ''}{fine}"
+        whose = f"`{type(model).__name__}`{' of the package hf_sparse_hopfield' if is_own_model(model) else ''}{fine}"
         return f"{whose}. It is dense: its attention is softmax, which gives weight to every key."
-    if is_own(model):
+    if is_own_model(model):
         return f"`{type(model).__name__}` of the package hf_sparse_hopfield{fine}. It weighs with {zeros}."
     what = f"[{base}](https://huggingface.co/{base})" if base else f"a {family} model"
     return f"`{type(model).__name__}`: {what} whose attention is sparse modern Hopfield retrieval: {zeros}."
@@ -229,9 +229,9 @@ def is_dense(model: PreTrainedModel) -> bool:
     Args:
         model ([`~transformers.PreTrainedModel`]): The model.
     """
-    if is_own(model):
+    if is_own_model(model):
         return model.config.alpha == 1 and not model.config.learn_alpha
-    return not retrieves(model)
+    return not has_sparse_retrieval(model)
 
 
 def _learned_or_fixed(module: RetrievalParameters) -> tuple[Any, Any]:

@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Pushing sparse models to the Hub, with their card, and with errors that say how to go on.
+"""Push sparse models to the Hub, with their card, and explain what to do if that fails.
 
-`hooks.py` and `registration.py` put this behind `model.push_to_hub`, `save_pretrained(push_to_hub=True)` and the Trainer, for
-sparse models only. A checkpoint goes up in one commit: it is there as a whole or not at all. If it fails, the files stay
+`integration/upstream.py` has `model.push_to_hub`, `save_pretrained(push_to_hub=True)` and the Trainer call this module, for
+sparse models only. A checkpoint is uploaded in one commit: all of it or nothing. If the upload fails, the files stay
 where they are, and the error names the command that uploads them.
 """
 
@@ -12,11 +12,11 @@ import shlex
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from huggingface_hub import CommitInfo, HfApi, ModelCard
 from huggingface_hub.errors import (
@@ -29,9 +29,13 @@ from huggingface_hub.errors import (
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from ..integration.binding import retrieves
+from ..integration.binding import has_sparse_retrieval
+from ..integration.upstream import wrap_trainer
 from .cards import CARD_FILE, UNKNOWN_REPOSITORY, SparseModelCard, model_card, settings_table
 
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 __all__ = [
     "PushError",
@@ -45,13 +49,13 @@ __all__ = [
 
 logger = logging.get_logger(__name__)
 
-_NO_CHECKPOINTS = ("_*", "checkpoint-*")  # as the Trainer has it
+_NO_CHECKPOINTS = ("_*", "checkpoint-*")  # the patterns that the Trainer ignores
 _SAMPLES = 8
 _HUB_ERRORS = (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled)
 
 
 class PushError(OSError):
-    """A push that failed. Its message says why, where the files are, and how to try again."""
+    """A failed push. The message gives the reason, where the files are, and how to try again."""
 
 
 def push_folder(
@@ -64,18 +68,18 @@ def push_folder(
     commit_message: str = "Add sparse Hopfield checkpoint",
 ) -> str:
     """
-    Upload a checkpoint, but not those of its training.
+    Upload a checkpoint, without the training checkpoints in its folder.
 
     Args:
         folder (`str`): The checkpoint.
-        repo_id (`str`): Where to, as `owner/name`; it is created if need be.
-        private (`bool`, *optional*): Create it private.
-        token (`str`, *optional*): By default, the one that `hf auth login` has stored, or `HF_TOKEN`.
-        revision (`str`, *optional*): Branch to upload to; it is created if need be.
-        commit_message (`str`, *optional*): What the history says.
+        repo_id (`str`): The repository, as `owner/name`. It is created if it does not exist.
+        private (`bool`, *optional*): Whether to create the repository as private.
+        token (`str`, *optional*): By default, the token that `hf auth login` has stored, or `HF_TOKEN`.
+        revision (`str`, *optional*): The branch to upload to. It is created if it does not exist.
+        commit_message (`str`, *optional*): The commit message.
 
     Returns:
-        `str`: Address of the commit.
+        `str`: URL of the commit.
     """
     with _explained(repo_id, folder=folder, private=private, revision=revision):
         repo_id = HfApi().create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
@@ -98,13 +102,13 @@ def push_model(
     **card: Any,
 ) -> CommitInfo:
     """
-    What `model.push_to_hub` does for a sparse model: upload it, with its card and what `trust_remote_code` needs.
+    Upload a sparse model with its card and the code for `trust_remote_code`; called by `model.push_to_hub`.
 
-    A card that is in the repository already keeps its text; the part about sparse retrieval is renewed.
+    A card that the repository already has keeps its text; only the section about sparse retrieval is replaced.
 
     Args:
-        model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
-        repo_id (`str`): Where to, as `owner/name`; it is created if need be.
+        model ([`~transformers.PreTrainedModel`]): A model with sparse retrieval.
+        repo_id (`str`): The repository, as `owner/name`. It is created if it does not exist.
         commit_message, commit_description, private, token, revision, create_pr, max_shard_size, tags:
             As for `PreTrainedModel.push_to_hub`.
         **card:
@@ -122,7 +126,7 @@ def push_model(
     with _explained(repo_id, retry="nothing was written yet; call push_to_hub again"):
         repo_id = HfApi().create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
         existing = _existing_card(repo_id, token)
-    # Kept if the upload fails: the process may be the only one that has the model.
+    # Kept if the upload fails, because the model may exist nowhere else.
     folder = Path(tempfile.mkdtemp(prefix=f"{repo_id.split('/')[-1]}-"))
     try:
         model.save_pretrained(folder, max_shard_size=max_shard_size)
@@ -159,12 +163,12 @@ def push_saved(
     commit_message: str | None = None,
 ) -> None:
     """
-    What `save_pretrained(push_to_hub=True)` does for a sparse model once it is saved: write its card and upload.
+    Write the card of a saved sparse model and upload it; called by `save_pretrained(push_to_hub=True)`.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): The model.
-        folder (`str`): Where it is saved.
-        repo_id (`str`, *optional*, defaults to the name of the folder): Where to push it.
+        folder (`str`): The folder that it is saved in.
+        repo_id (`str`, *optional*, defaults to the name of the folder): The repository.
         private, token, revision, create_pr, commit_message: As for `PreTrainedModel.push_to_hub`.
     """
     repo_id = repo_id or Path(folder).absolute().name
@@ -180,18 +184,20 @@ def _upload(folder: str | os.PathLike, repo_id: str, **options: Any) -> CommitIn
     api, revision = HfApi(), options.get("revision")
     if revision is not None and not revision.startswith("refs/pr"):
         api.create_branch(repo_id, branch=revision, token=options.get("token"), exist_ok=True)
-    return api.upload_folder(repo_id=repo_id, folder_path=folder, ignore_patterns=list(_NO_CHECKPOINTS), **options)
+    patterns = list(_NO_CHECKPOINTS)
+    return api.upload_folder(repo_id=repo_id, folder_path=os.fspath(folder), ignore_patterns=patterns, **options)
 
 
 def _existing_card(repo_id: str, token: str | bool | None) -> ModelCard | None:
     try:
-        return ModelCard.load(repo_id, token=token, ignore_metadata_errors=True)
+        # `token` may be a bool here, as for every download; only the annotation of `load` is narrower
+        return ModelCard.load(repo_id, token=token, ignore_metadata_errors=True)  # type: ignore[arg-type]
     except EntryNotFoundError:
         return None
 
 
 def _name_repository(card: Path, repo_id: str) -> None:
-    """Write where it goes into a card that was written before that was known."""
+    """Fill the name of the repository into a card that was written before it was known."""
     if not card.is_file():
         return
     text = card.read_text(encoding="utf-8")
@@ -214,18 +220,18 @@ def _upload_command(
     parts += ["--create-pr"] if create_pr else []
     for pattern in _NO_CHECKPOINTS:
         parts += ["--exclude", pattern] if any(Path(folder).glob(pattern)) else []
-    return f"the files in {os.fspath(folder)!r} are whole; upload them with\n  {shlex.join(parts)}"
+    return f"the files in {os.fspath(folder)!r} are complete; upload them with\n  {shlex.join(parts)}"
 
 
 @contextmanager
 def _explained(repo_id: str, retry: str | None = None, **upload: Any) -> Iterator[None]:
     """
-    Turn what goes wrong on the way to the Hub into a [`PushError`] that says what to do.
+    Turn errors of the Hub into a [`PushError`] that says what to do.
 
     Args:
-        repo_id (`str`): Where the push goes.
-        retry (`str`, *optional*): What to do, if it is not to upload a folder.
-        **upload: For [`_upload_command`], where there is a folder to upload.
+        repo_id (`str`): The repository.
+        retry (`str`, *optional*): How to try again. By default, with the command that uploads the folder.
+        **upload: Arguments of [`_upload_command`], if there is a folder to upload.
     """
     try:
         yield
@@ -235,21 +241,22 @@ def _explained(repo_id: str, retry: str | None = None, **upload: Any) -> Iterato
         causes = list(_causes(error))
         if not any(isinstance(cause, _HUB_ERRORS) for cause in causes):
             raise
-        status = causes[-1].response.status_code if isinstance(causes[-1], HfHubHTTPError) else None
-        reason = " ".join(str(causes[-1]).split()) or type(causes[-1]).__name__
+        root = causes[-1]
+        status = root.response.status_code if isinstance(root, HfHubHTTPError) else None
+        reason = _one_line(root)
         owner = f"for {repo_id.split('/')[0]!r}" if "/" in repo_id else "of yours"
         if status == 401:
-            cure = "The Hub does not accept the token, or there is none: log in with `hf auth login` or set HF_TOKEN."
+            cure = "The token is missing or not accepted: log in with `hf auth login` or set HF_TOKEN."
         elif status == 403:
-            cure = f"The token may not write there: use one with write permission {owner}, or another name."
+            cure = f"The token has no write access: use one with write permission {owner}, or another name."
         else:
-            cure = "If it was the connection, simply try again."
+            cure = "If the connection was lost, try again."
         retry = retry or _upload_command(repo_id, **upload)
         raise PushError(f"pushing to {repo_id!r} failed: {reason}\n{cure} Nothing is lost: {retry}") from error
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and what caused it, down to what the Hub said: huggingface_hub wraps what goes wrong with a single file."""
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and its causes, down to the answer of the Hub, which huggingface_hub wraps for single files."""
     while error is not None:
         yield error
         if isinstance(error, HfHubHTTPError):
@@ -257,115 +264,139 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def wrap_trainer(trainer_class: type) -> None:
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+# ---- Called by the methods of the Trainer that integration/upstream.py wraps ----
+
+
+def _sparse_model_of(trainer: "Trainer") -> PreTrainedModel | None:
+    model = trainer.accelerator.unwrap_model(trainer.model) if hasattr(trainer, "accelerator") else trainer.model
+    return model if isinstance(model, PreTrainedModel) and has_sparse_retrieval(model) else None
+
+
+def _repository_of(trainer: "Trainer") -> str:
+    return trainer.hub_model_id or trainer.args.hub_model_id or _output_folder(trainer).absolute().name
+
+
+def _output_folder(trainer: "Trainer") -> Path:
+    return Path(cast(str, trainer.args.output_dir))  # TrainingArguments replaces None by a default
+
+
+@contextmanager
+def trainer_repository_errors(trainer: "Trainer") -> Iterator[None]:
     """
-    Teach the Trainer about sparse models: their card, what `trust_remote_code` needs, and what to do if a push fails.
+    Explain a Hub error while the Trainer creates its repository, before any training.
 
     Args:
-        trainer_class (`type`): `transformers.Trainer`. Trainers of dense models go on as before.
+        trainer ([`~transformers.Trainer`]): The Trainer. Errors of a dense model are left as they are.
     """
-    for name, wrap in {
-        "init_hf_repo": _init_hf_repo,
-        "create_model_card": _create_model_card,
-        "push_to_hub": _push_to_hub,
-        "_push_from_checkpoint": _push_from_checkpoint,
-    }.items():
-        original = getattr(trainer_class, name)
-        setattr(trainer_class, name, functools.wraps(original)(wrap(original)))
+    if _sparse_model_of(trainer) is None:
+        yield
+        return
+    retry = "nothing was written yet; try again, or train without pushing and push later"
+    with _explained(_repository_of(trainer), retry=retry):
+        yield
 
 
-def _sparse_model_of(trainer: Any) -> PreTrainedModel | None:
-    model = trainer.accelerator.unwrap_model(trainer.model) if hasattr(trainer, "accelerator") else trainer.model
-    return model if isinstance(model, PreTrainedModel) and retrieves(model) else None
+@contextmanager
+def trainer_push_errors(trainer: "Trainer", revision: str | None = None) -> Iterator[None]:
+    """
+    Explain a Hub error while the Trainer pushes.
+
+    Args:
+        trainer ([`~transformers.Trainer`]): The Trainer. Errors of a dense model are left as they are.
+        revision (`str`, *optional*, defaults to `trainer.args.hub_revision`): The branch.
+    """
+    if _sparse_model_of(trainer) is None:
+        yield
+        return
+    arguments = trainer.args
+    with _explained(
+        _repository_of(trainer),
+        folder=_output_folder(trainer),
+        private=arguments.hub_private_repo,
+        revision=revision or arguments.hub_revision,
+    ):
+        yield
 
 
-def _repository_of(trainer: Any) -> str:
-    return trainer.hub_model_id or trainer.args.hub_model_id or Path(trainer.args.output_dir).absolute().name
+def complete_trainer_card(trainer: "Trainer") -> None:
+    """
+    Add the section about sparse retrieval to the card that the Trainer has written.
 
-
-def _init_hf_repo(original: Callable) -> Callable:
-    def init_hf_repo(self, *args, **kwargs):
-        if _sparse_model_of(self) is None:
-            return original(self, *args, **kwargs)
-        retry = "nothing was written yet; try again, or train without and push later"
-        with _explained(_repository_of(self), retry=retry):
-            return original(self, *args, **kwargs)
-
-    return init_hf_repo
-
-
-def _create_model_card(original: Callable) -> Callable:
-    def create_model_card(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        model = _sparse_model_of(self)
-        if model is not None and self.is_world_process_zero():
-            _add_to_card(self, model, Path(self.args.output_dir, CARD_FILE))
-
-    return create_model_card
-
-
-def _add_to_card(trainer: Any, model: PreTrainedModel, path: Path) -> None:
-    options = {"repo_id": trainer.hub_model_id, "into": ModelCard.load(path, ignore_metadata_errors=True)}
+    Args:
+        trainer ([`~transformers.Trainer`]): The Trainer. The card of a dense model is left as it is.
+    """
+    model = _sparse_model_of(trainer)
+    if model is None or not trainer.is_world_process_zero():
+        return
+    path = _output_folder(trainer) / CARD_FILE
+    written = ModelCard.load(path, ignore_metadata_errors=True)
     try:
-        card = model_card(model, batches=_a_batch(trainer), **options)
-    # the card is not worth the push: whatever is wrong with a batch made here, the model was trained without it
+        card = model_card(model, repo_id=trainer.hub_model_id, into=written, batches=_counting_batches(trainer))
+    # Anything may be wrong with a batch made here. The model was trained without it, and is pushed without it.
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         logger.warning(
             "The model card has no support sizes: counting them on the Trainer's data failed with %r", error
         )
-        card = model_card(model, **options)
+        card = model_card(model, repo_id=trainer.hub_model_id, into=written)
     card.save(path)
 
 
-def _a_batch(trainer: Any) -> list[dict[str, Any]] | None:
-    """A few samples of the Trainer's data, to count support sizes on; `None` where one process alone cannot do that."""
+def _counting_batches(trainer: "Trainer") -> list[dict[str, Any]] | None:
+    """A few samples of the Trainer's data to count support sizes on; `None` where one process alone cannot do that."""
+    from ..training.sparsity import first_samples, own_random_numbers
+
     dataset = trainer.eval_dataset if trainer.eval_dataset is not None else trainer.train_dataset
     dataset = next(iter(dataset.values())) if isinstance(dataset, dict) else dataset
     indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
-    if not indexed or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+    if dataset is None or not indexed or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         return None
-    samples = [dataset[index] for index in range(min(_SAMPLES, len(dataset)))]
-    return [trainer._get_collator_with_removed_columns(trainer.data_collator)(samples)]
+    with own_random_numbers(trainer.args.seed):
+        return [first_samples(trainer.get_test_dataloader(dataset), _SAMPLES)]
 
 
-def _push_to_hub(original: Callable) -> Callable:
-    def push_to_hub(self, *args, **kwargs):
-        if _sparse_model_of(self) is None:
-            return original(self, *args, **kwargs)
-        revision = kwargs.get("revision") or self.args.hub_revision
-        upload = {"folder": self.args.output_dir, "private": self.args.hub_private_repo, "revision": revision}
-        with _explained(_repository_of(self), **upload):
-            return original(self, *args, **kwargs)
+def copy_remote_code(trainer: "Trainer", checkpoint_folder: str | os.PathLike) -> None:
+    """
+    Copy the remote code of a checkpoint to the folder that the Trainer pushes. The Trainer copies files it knows by name.
 
-    return push_to_hub
-
-
-def _push_from_checkpoint(original: Callable) -> Callable:
-    def push_from_checkpoint(self, checkpoint_folder, *args, **kwargs):
-        # The Trainer copies the files that it knows by name into what it pushes; the remote code is not among them.
-        model = _sparse_model_of(self)
-        if model is not None and self.is_world_process_zero():
-            for file in Path(checkpoint_folder).glob("*.py"):
-                shutil.copy(file, Path(self.args.output_dir, file.name))
-        result = original(self, checkpoint_folder, *args, **kwargs)
-        push = getattr(self, "push_in_progress", None)
-        for job in push.jobs if model is not None and push is not None else ():
-            if job not in reported:  # the Trainer adds jobs to a push that is under way
-                reported.add(job)
-                job.add_done_callback(functools.partial(_report_failed_push, _repository_of(self), checkpoint_folder))
-        return result
-
-    reported: weakref.WeakSet[Future] = weakref.WeakSet()
-    return push_from_checkpoint
+    Args:
+        trainer ([`~transformers.Trainer`]): The Trainer. A dense model has no remote code.
+        checkpoint_folder (`str`): The checkpoint.
+    """
+    if _sparse_model_of(trainer) is not None and trainer.is_world_process_zero():
+        for file in Path(checkpoint_folder).glob("*.py"):
+            shutil.copy(file, _output_folder(trainer) / file.name)
 
 
-def _report_failed_push(repo_id: str, checkpoint_folder: str, job: Future) -> None:
-    # The Trainer starts these pushes and looks at none of their results.
+_REPORTED: weakref.WeakSet[Future] = weakref.WeakSet()
+
+
+def report_background_pushes(trainer: "Trainer", checkpoint_folder: str | os.PathLike) -> None:
+    """
+    Log a warning if a push that the Trainer has started in the background fails. The Trainer ignores the results.
+
+    Args:
+        trainer ([`~transformers.Trainer`]): The Trainer. Pushes of a dense model are left as they are.
+        checkpoint_folder (`str`): The checkpoint that is pushed.
+    """
+    push = getattr(trainer, "push_in_progress", None)
+    if push is None or _sparse_model_of(trainer) is None:
+        return
+    for job in push.jobs:
+        if job not in _REPORTED:  # the Trainer adds jobs to a push that is running
+            _REPORTED.add(job)
+            job.add_done_callback(functools.partial(_report_failed_push, _repository_of(trainer), checkpoint_folder))
+
+
+def _report_failed_push(repo_id: str, checkpoint_folder: str | os.PathLike, job: Future) -> None:
     error = None if job.cancelled() else job.exception()
     if error is not None:
         logger.warning(
-            "pushing %s to %r in the background failed: %s Training goes on, and the next push brings what is new by then.",
+            "pushing %s to %r in the background failed: %s Training continues, and the next push uploads the newer state.",
             checkpoint_folder,
             repo_id,
-            " ".join(str(error).split()) or type(error).__name__,
+            _one_line(error),
         )

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
-from transformers.utils.output_capturing import _active_collector
 
 from ..configuration import SparseHopfieldConfig
 from ..observation import retrieve_with
 from ..retrieval import retrieve
-from .binding import ATTENTION_NAME, LayerRetrieval, Site, check_current, resolve, settings_of
+from .binding import LayerRetrieval, check_current, resolve
 from .families import Kind, uses_additive_masks
+from .sites import Site, settings_of
+from .upstream import ATTENTION_NAME, attentions_are_captured
 
 
 # Keyword arguments of attention modules that change no score. `indices` and `block_indices` tell kernels which keys the mask,
@@ -90,7 +91,7 @@ def sparse_hopfield_attention_forward(
         `(batch, heads, queries, keys)` if they are requested.
     """
     _refuse_unknown(module, kwargs)
-    return_weights = bool(output_attentions) or _attentions_are_captured()
+    return_weights = bool(output_attentions) or attentions_are_captured()
     is_causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     packed = (
         None if cu_seq_lens_q is None else (cu_seq_lens_q, cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k)
@@ -136,12 +137,6 @@ def sparse_hopfield_attention_forward(
         output = retrieve_with(retrieval, query, key, value, factor=factor, **own, **options)
     output, weights = output if return_weights else (output, None)
     return output.transpose(1, 2).contiguous(), weights
-
-
-def _attentions_are_captured() -> bool:
-    # Models that record attentions by hooks do not pass `output_attentions` to their attention modules.
-    captured = _active_collector.get()
-    return captured is not None and any("attentions" in name for name in captured)
 
 
 def _refuse_unknown(module: torch.nn.Module, kwargs: dict[str, Any]) -> None:

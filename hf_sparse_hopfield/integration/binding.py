@@ -7,44 +7,27 @@ the innermost model around it, then outwards; without one, the defaults of `Spar
 `module.sparse_hopfield`, a [`LayerRetrieval`]. `None` there means that the layer stays dense.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
-from transformers.configuration_utils import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from ..checks import is_integer
 from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
 from ..parameters import RetrievalParameters
-from .families import Kind, classify, uses_additive_masks
-
-
-if TYPE_CHECKING:  # importing the latter here would import hooks.py, which imports this
-    from transformers import PreTrainedModel
-
-ATTENTION_NAME = "sparse_hopfield"
-
-_HEAD_ATTRIBUTES = (
-    "num_heads",
-    "num_attention_heads",
-    "n_heads",
-    "n_head",
-    "num_attn_heads",
-    "attn_heads",
-    "heads",
-    "num_query_heads",
-)
+from .families import uses_additive_masks
+from .sites import Site, attention_sites, configs_of, number_of_heads, shortened
+from .upstream import ATTENTION_NAME, attention_name, set_attention_name, set_own_attention_name
 
 
 class LayerRetrieval(RetrievalParameters):
     """
-    What one attention module retrieves with.
+    The settings of one attention module, with its live alpha and beta.
 
     Args:
         name (`str`): Path of the attention module in its model.
         settings (`dict`): alpha, beta, steps, tolerance and backend, as [`SparseHopfieldConfig.for_layer`] gives them.
         num_heads (`int`): Number of heads.
-        source ([`SparseHopfieldConfig`]): The settings of the model, from which those of the module were resolved.
+        source ([`SparseHopfieldConfig`]): The settings of the model, from which these are resolved.
     """
 
     def __init__(self, name: str, settings: dict[str, Any], num_heads: int, source: SparseHopfieldConfig) -> None:
@@ -54,11 +37,11 @@ class LayerRetrieval(RetrievalParameters):
         self.steps = settings["steps"]
         self.tolerance = settings["tolerance"]
         self.backend = settings["backend"]
-        self.patched_class: type[nn.Module] | None = None  # set where patches.py does the work
+        self.patched_class: type[nn.Module] | None = None  # set if patches.py does the work
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if self.patched_class is not None:  # in the process that unpickles it, the class may not be patched yet
+        if self.patched_class is not None:  # the process that unpickles it may not have patched the class
             from . import patches
 
             patches.patch(self.patched_class)
@@ -67,37 +50,8 @@ class LayerRetrieval(RetrievalParameters):
         return f"{super().extra_repr()}, steps={self.steps}, tolerance={self.tolerance}, backend={self.backend!r}"
 
 
-@dataclass
-class Site:
-    """An attention module in a model: its path, how its class is reached, and the configurations around it."""
-
-    name: str
-    module: nn.Module
-    kind: Kind
-    configs: list[PreTrainedConfig]  # nearest first
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the module's configuration asks for this attention."""
-        return self.configs[0]._attn_implementation == ATTENTION_NAME
-
-    @property
-    def settings(self) -> SparseHopfieldConfig:
-        """The settings of the nearest configuration that has any."""
-        return settings_of(self.configs)
-
-
-def settings_of(configs: list[PreTrainedConfig]) -> SparseHopfieldConfig:
-    """The settings in the first of `configs` that has any; the defaults without one."""
-    for config in configs:
-        settings = getattr(config, ATTENTION_NAME, None)
-        if settings is not None:
-            return SparseHopfieldConfig.from_dict(settings)
-    return SparseHopfieldConfig()
-
-
 def check_current(module: nn.Module, retrieval: LayerRetrieval) -> None:
-    """Refuse to run with other settings than the module's configuration has by now."""
+    """Raise if the module's configuration has other settings than the module was set up with."""
     settings = getattr(getattr(module, "config", None), ATTENTION_NAME, None)
     if settings is not None and settings is not retrieval.source and settings != retrieval.source:
         raise RuntimeError(
@@ -105,34 +59,6 @@ def check_current(module: nn.Module, retrieval: LayerRetrieval) -> None:
             f"sparse_hopfield={settings!r}. "
             'Call `model.set_attn_implementation("sparse_hopfield")` for the change to take effect.'
         )
-
-
-def attention_sites(model: nn.Module) -> list[Site]:
-    """The attention modules of a model, in the order of `named_modules`."""
-    sites = []
-
-    def visit(module: nn.Module, name: str, configs: list[PreTrainedConfig]) -> None:
-        config = getattr(module, "config", None)
-        if isinstance(config, PreTrainedConfig) and not any(config is outer for outer in configs):
-            configs = [config, *configs]
-        kind = classify(type(module))  # type: ignore[arg-type]  # classes are hashable
-        if kind is not None and configs:
-            sites.append(Site(name, module, kind, configs))
-        for child_name, child in module.named_children():
-            visit(child, f"{name}.{child_name}" if name else child_name, configs)
-
-    visit(model, "", [])
-    return sites
-
-
-def number_of_heads(site: Site) -> int | None:
-    """The number of heads of an attention module, or `None` where nothing tells it."""
-    for holder in (site.module, site.configs[0]):
-        for attribute in _HEAD_ATTRIBUTES:
-            heads = getattr(holder, attribute, None)
-            if is_integer(heads) and heads > 0:
-                return heads
-    return None
 
 
 def resolve(site: Site, model_name: str) -> LayerRetrieval | None:
@@ -144,7 +70,7 @@ def resolve(site: Site, model_name: str) -> LayerRetrieval | None:
         model_name (`str`): Name of the model, for errors.
 
     Returns:
-        [`LayerRetrieval`] or `None`: `None` if the layer is to stay dense.
+        [`LayerRetrieval`] or `None`: `None` if the layer stays dense.
     """
     config = site.settings
     settings = config.for_layer(site.name)
@@ -153,7 +79,7 @@ def resolve(site: Site, model_name: str) -> LayerRetrieval | None:
     where = f"{model_name}, layer {site.name or type(site.module).__name__!r} ({type(site.module).__name__})"
     if site.kind.refused:
         raise ValueError(
-            f"{where} cannot retrieve sparsely: {site.kind.reason}. Name the layers that are to be sparse in "
+            f"{where} cannot retrieve sparsely: {site.kind.reason}. Name the layers to make sparse in "
             "`SparseHopfieldConfig(layers=...)`, or use another attention implementation for this part of the model."
         )
     if settings["steps"] > 1 and not site.kind.registry:
@@ -165,7 +91,7 @@ def resolve(site: Site, model_name: str) -> LayerRetrieval | None:
     per_head = config.learn_alpha or config.learn_beta or any(isinstance(settings[x], list) for x in ("alpha", "beta"))
     if per_head and heads is None:
         raise ValueError(
-            f"{where} does not tell its number of heads, so alpha and beta can be neither learned nor set per head there."
+            f"{where} does not state its number of heads, so alpha and beta can be neither learned nor set per head there."
         )
     if per_head and not site.kind.registry and not site.kind.per_head:
         raise ValueError(
@@ -178,12 +104,12 @@ def resolve(site: Site, model_name: str) -> LayerRetrieval | None:
         raise type(error)(f"{where}: {error}") from error
 
 
-def bind(model: "PreTrainedModel") -> list[str]:
+def bind(model: PreTrainedModel) -> list[str]:
     """
-    Give each attention module of a model what it retrieves with, according to the model's configuration.
+    Give each attention module of a model its settings, according to the model's configuration.
 
-    Modules whose configuration names another attention implementation are left alone and lose what they had. All
-    settings are checked before any is attached, so that a model stays as it was if something is wrong.
+    A module whose configuration selects another attention loses its settings. All settings are checked before any is
+    attached, so that a model stays as it was if something is wrong.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): The model.
@@ -196,9 +122,9 @@ def bind(model: "PreTrainedModel") -> list[str]:
     model_name = type(model).__name__
     sites = attention_sites(model)
     sparse = [site for site in sites if site.is_sparse]
-    if not sparse and asks_for_us(model):
+    if not sparse and requests_sparse_hopfield(model):
         raise ValueError(
-            f"{model_name} has no softmax attention over keys where sparse_hopfield is asked for, so there is nothing to "
+            f"{model_name} has no softmax attention over keys where sparse_hopfield is selected, so there is nothing to "
             "make sparse. Use another attention implementation for it."
         )
     _check_layer_names(sparse, model_name)
@@ -210,7 +136,7 @@ def bind(model: "PreTrainedModel") -> list[str]:
         _attach(site, retrieval)
         owner = next((config for config in site.configs if getattr(config, ATTENTION_NAME, None) is not None), None)
         if owner is not None:
-            # Whole, if it was a partial dict; and one object, which `check_current` knows at a glance.
+            # complete, and one object, which `check_current` recognises by its identity
             owner.sparse_hopfield = SparseHopfieldConfig.from_dict(owner.sparse_hopfield)
             if retrieval is not None:
                 retrieval.source = owner.sparse_hopfield
@@ -220,81 +146,63 @@ def bind(model: "PreTrainedModel") -> list[str]:
     return [site.name for site, retrieval in resolved if retrieval is not None]
 
 
-def configs_of(model: nn.Module) -> list[PreTrainedConfig]:
-    """All configurations in a model: those of its modules, and the parts of these."""
-    found: dict[int, PreTrainedConfig] = {}
-
-    def add(config: Any) -> None:
-        if isinstance(config, PreTrainedConfig) and id(config) not in found:
-            found[id(config)] = config
-            for name in config.sub_configs:
-                add(getattr(config, name, None))
-
-    for module in model.modules():
-        add(getattr(module, "config", None))
-    return list(found.values())
+def requests_sparse_hopfield(model: nn.Module) -> bool:
+    """Whether the configuration of the model, or of a part of it, selects this attention."""
+    return any(attention_name(config) == ATTENTION_NAME for config in configs_of(model))
 
 
-def asks_for_us(model: nn.Module) -> bool:
-    """Whether the configuration of the model, or of any part of it, names this attention."""
-    return any(config._attn_implementation == ATTENTION_NAME for config in configs_of(model))
-
-
-def name_attention(model: "PreTrainedModel", attn_implementation: str | dict | None) -> None:
+def name_attention(model: PreTrainedModel, attn_implementation: str | dict | None) -> None:
     """
-    Write the name of an attention implementation into the configurations of a model that is, or is to be, sparse.
+    Write the name of an attention implementation into the configurations of a model.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): The model.
         attn_implementation (`str` or `dict`, *optional*): As for `set_attn_implementation`; `None` for the default.
     """
-    from transformers import PreTrainedModel
-
-    model.config._attn_implementation = attn_implementation
-    for part in model.modules():
-        if isinstance(part, PreTrainedModel):
-            name = part.config._attn_implementation if isinstance(attn_implementation, dict) else attn_implementation
-            # Families that are not on the registry choose their attention class once, when they are made. Ours was the
-            # eager one, and the masks must fit it.
-            if name != ATTENTION_NAME and uses_additive_masks(type(part.config)):
-                name = "eager"
-            part.config._attn_implementation_internal = name
-            part.config._attn_implementation_internal = part.get_correct_attn_implementation(name)
-    # Modules that are no models may keep a copy of the configuration for themselves: the encoders of CANINE, the rotary
-    # embeddings of Granite SWA. Outer models come first, so that the innermost one around a module decides.
+    set_attention_name(model.config, attn_implementation)
     parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    for part in parts:
+        name = attention_name(part.config) if isinstance(attn_implementation, dict) else attn_implementation
+        # Families that are not on the registry choose their attention class when they are built. Ours is the eager one,
+        # and the masks must fit it.
+        if name != ATTENTION_NAME and uses_additive_masks(type(part.config)):
+            name = "eager"
+        set_own_attention_name(part.config, name)
+        set_own_attention_name(part.config, part.get_correct_attn_implementation(name))
+    # A module that is not a model may have its own copy of the configuration: the encoders of CANINE, the rotary
+    # embeddings of Granite SWA. Outer models come first, so that the innermost one around a module decides.
     owned = {id(part.config) for part in parts}
     for part in parts:
         for module in part.modules():
             config = getattr(module, "config", None)
             if isinstance(config, PreTrainedConfig) and id(config) not in owned:
-                config._attn_implementation_internal = part.config._attn_implementation
+                set_own_attention_name(config, attention_name(part.config))
 
 
 def is_converted(model: nn.Module) -> bool:
-    """Whether a model is of a class made in `auto.py`."""
+    """Whether a model is of a sparse class, made in `auto.py`."""
     return hasattr(type(model), "base_model_class")
 
 
-def is_bound(model: nn.Module) -> bool:
+def has_bound_attention(model: nn.Module) -> bool:
     """Whether any attention module of the model retrieves sparsely."""
     return any(isinstance(module, LayerRetrieval) for module in model.modules())
 
 
-def retrieves(model: nn.Module) -> bool:
-    """Whether a model retrieves with settings of ours: converted, by the name of its attention, or made of our layers."""
-    return is_own(model) or any(isinstance(module, RetrievalParameters) for module in model.modules())
+def has_sparse_retrieval(model: nn.Module) -> bool:
+    """Whether a model has sparse retrieval: converted, by the name of its attention, or made of Hopfield layers."""
+    return is_own_model(model) or any(isinstance(module, RetrievalParameters) for module in model.modules())
 
 
-def is_own(model: nn.Module) -> bool:
+def is_own_model(model: nn.Module) -> bool:
     """Whether a model is of one of the classes in `models/`."""
-    return type(model).__module__.startswith(f"{__package__.rpartition('.')[0]}.models.")
+    return type(model).__module__.startswith("hf_sparse_hopfield.models.")
 
 
 def _attach(site: Site, retrieval: LayerRetrieval | None) -> None:
     old = getattr(site.module, ATTENTION_NAME, None)
     if hasattr(site.module, ATTENTION_NAME):
-        delattr(site.module, ATTENTION_NAME)  # a module in the place of a plain None, and the other way round
+        delattr(site.module, ATTENTION_NAME)  # torch keeps modules and plain attributes apart
     if retrieval is not None:
         parameter = next(site.module.parameters(), None)
         if parameter is not None:
@@ -318,8 +226,3 @@ def _check_layer_names(sites: list[Site], model_name: str) -> None:
                 f"{model_name} has no attention layer {layer!r}, which `sparse_hopfield.layers` or `.overrides` names; it "
                 f"has the layer indices {indices} and the attention modules {shortened(names)}."
             )
-
-
-def shortened(names: list[str]) -> str:
-    """Names for a message: all, or the first and last ones."""
-    return ", ".join(names if len(names) <= 6 else [*names[:3], "...", *names[-2:]])

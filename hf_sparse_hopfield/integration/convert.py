@@ -1,7 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`to_sparse_hopfield` and `to_dense`: a model as the sparse subclass of its family, and back."""
-
-from contextlib import ExitStack
+"""`to_sparse_hopfield` and `to_dense`: convert a model to the sparse subclass of its class, and back."""
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -9,22 +7,23 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..configuration import SparseHopfieldConfig
 from ..models import OWN_MODELS
-from .auto import ClassChange
-from .binding import ATTENTION_NAME, bind, configs_of, is_bound, is_converted, name_attention
+from .auto import swap_to_base_class, swap_to_sparse_class
+from .binding import bind, has_bound_attention, is_converted, name_attention
+from .sites import configs_of
+from .upstream import ATTENTION_NAME
 
 
 def to_sparse_hopfield(model: PreTrainedModel, config: SparseHopfieldConfig | dict | None = None) -> PreTrainedModel:
     """
-    Make a model retrieve sparsely, as a `PreTrainedModel` of its own family that saves and loads itself as such.
+    Convert a model to sparse Hopfield retrieval. It stays a `PreTrainedModel` of its family, and saves and loads as sparse.
 
     The model is changed in place and returned: it becomes an instance of the sparse subclass of its class. Its weights
-    are not touched; learned alpha and beta, if any, are new parameters. If something is wrong it raises, and the model is
-    as it was.
+    do not change; learned alpha and beta are new parameters. If the conversion fails, the model stays as it was.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): A model of any family with softmax attention.
         config ([`SparseHopfieldConfig`] or `dict`, *optional*):
-            The settings. Without them, those in `model.config.sparse_hopfield`, or else the defaults.
+            The settings. By default those in `model.config.sparse_hopfield`, or the defaults of [`SparseHopfieldConfig`].
 
     Returns:
         [`~transformers.PreTrainedModel`]: The same model, now for example a `SparseHopfieldBertForMaskedLM`.
@@ -47,12 +46,9 @@ def to_sparse_hopfield(model: PreTrainedModel, config: SparseHopfieldConfig | di
     _check_convertible(model)
     settings = config if config is not None else getattr(model.config, ATTENTION_NAME, None)
     settings = SparseHopfieldConfig.from_dict(settings)
-    change = ClassChange(model, to_sparse=True)
-    with ExitStack() as undo:
-        undo.callback(change.revert)
-        change.apply()
+    with swap_to_sparse_class(model) as undo:  # undone on an error
         for own in configs_of(model):
-            if type(own) is change.config_class:
+            if type(own) is type(model.config):
                 own.sparse_hopfield = settings
         name_attention(model, ATTENTION_NAME)
         bind(model)
@@ -62,7 +58,8 @@ def to_sparse_hopfield(model: PreTrainedModel, config: SparseHopfieldConfig | di
 
 def to_dense(model: PreTrainedModel) -> PreTrainedModel:
     """
-    Give a sparse model its original family back: dense attention, the same weights. Learned alpha and beta are dropped.
+    Convert a sparse model back to the class of its family: dense attention, the same weights. Learned alpha and beta are
+    dropped.
 
     Args:
         model ([`~transformers.PreTrainedModel`]):
@@ -87,10 +84,10 @@ def to_dense(model: PreTrainedModel) -> PreTrainedModel:
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"to_dense takes a PreTrainedModel, got {type(model).__name__}.")
     _check_not_own(model)
-    if not is_converted(model) and not is_bound(model):
-        raise ValueError(f"{type(model).__name__} is dense already: none of its attention layers retrieves sparsely.")
+    if not is_converted(model) and not has_bound_attention(model):
+        raise ValueError(f"{type(model).__name__} is dense already: none of its attention layers is sparse.")
     if is_converted(model):
-        ClassChange(model, to_sparse=False).apply()
+        swap_to_base_class(model)
     else:
         vars(model.config).pop(ATTENTION_NAME, None)
     name_attention(model, None)
@@ -101,8 +98,8 @@ def to_dense(model: PreTrainedModel) -> PreTrainedModel:
 def _check_not_own(model: PreTrainedModel) -> None:
     if model.config.model_type in OWN_MODELS:
         raise ValueError(
-            f"{type(model).__name__} has Hopfield layers of its own and is not converted: its configuration says how sparse "
-            "they are, such as alpha=1.0 for dense and alpha=2.0 for sparse ones."
+            f"{type(model).__name__} has its own Hopfield layers and cannot be converted: its configuration sets how sparse "
+            "they are, for example alpha=1.0 for dense and alpha=2.0 for sparse layers."
         )
 
 
@@ -114,20 +111,20 @@ def _check_convertible(model: PreTrainedModel) -> None:
     _check_not_own(model)
     if is_converted(model):
         raise ValueError(
-            f"{name} is converted already, with {model.config.sparse_hopfield}. For other settings convert "
+            f"{name} is converted already, with {model.config.sparse_hopfield}. To change the settings, convert "
             "`to_dense(model)`."
         )
     quantized = getattr(model, "hf_quantizer", None) or getattr(model.config, "quantization_config", None)
     if quantized is not None:
         raise ValueError(
-            f"{name} is quantised ({type(quantized).__name__}). Convert the model before it is quantised; a quantised one "
-            'can be used with `model.set_attn_implementation("sparse_hopfield")`.'
+            f"{name} is quantised ({type(quantized).__name__}). Convert the model before quantising it, or use it with "
+            '`model.set_attn_implementation("sparse_hopfield")`.'
         )
     if model.config.model_type not in CONFIG_MAPPING or not isinstance(
         model.config, CONFIG_MAPPING[model.config.model_type]
     ):
         raise ValueError(
-            f"{name} has the model type {model.config.model_type!r}, from which transformers' AutoConfig does not make a "
-            f"{type(model.config).__name__}: a converted checkpoint could not be loaded again. Use it with "
-            '`model.set_attn_implementation("sparse_hopfield")`, or convert the whole model that it is a part of.'
+            f"{name} has the model type {model.config.model_type!r}, for which transformers' AutoConfig does not make a "
+            f"{type(model.config).__name__}: a converted checkpoint could not be loaded. Use it with "
+            '`model.set_attn_implementation("sparse_hopfield")`, or convert the model that contains it.'
         )

@@ -17,7 +17,9 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from ..configuration import SparseHopfieldConfig, layer_matches
 from ..parameters import Numbers, RetrievalParameters
-from .binding import ATTENTION_NAME, LayerRetrieval, Site, attention_sites, bind, configs_of
+from .binding import LayerRetrieval, bind
+from .sites import Site, attention_sites, configs_of
+from .upstream import ATTENTION_NAME
 
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,9 @@ from torch.overrides import TorchFunctionMode
 from ..functional import entmax
 from ..observation import look_at
 from ..retrieval import MASKED_BELOW, retrieve
-from .binding import ATTENTION_NAME, LayerRetrieval, check_current
+from .binding import LayerRetrieval, check_current
 from .families import Kind, classify
+from .upstream import ATTENTION_NAME, Method, wrap_method
 
 
 _SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax, torch.special.softmax)
@@ -174,30 +175,14 @@ class SparseSoftmax(TorchFunctionMode):
         return output, weights if need_weights else None
 
 
-def patch(cls: Any) -> None:
+def patch(cls: type[torch.nn.Module]) -> None:
     """
     Let instances of an attention class use their settings, `module.sparse_hopfield`. Those without settings are unaffected.
 
     Args:
         cls (`type`): A class whose kind is `"patched"`.
     """
-    forward, kind = cls.forward, classify(cls)
-    assert kind is not None  # it is in the table
-    if getattr(forward, "kind", None) == kind:  # patched already, perhaps in a base class
-        return
-
-    @functools.wraps(forward)
-    def sparse_forward(self, *args, **kwargs):
-        retrieval = getattr(self, ATTENTION_NAME, None)
-        if retrieval is None:
-            return forward(self, *args, **kwargs)
-        if not torch.compiler.is_compiling():
-            check_current(self, retrieval)
-        with _softmax_of(retrieval, kind):
-            return forward(self, *args, **kwargs)
-
-    setattr(sparse_forward, "kind", kind)  # noqa: B010  (a function has no such attribute for type checkers)
-    cls.forward = sparse_forward
+    wrap_method(cls, "forward", functools.partial(_sparse_forward, classify(cls)))  # type: ignore[arg-type]
     for base in cls.__mro__:
         module: Any = sys.modules[base.__module__]
         # The softmax of SEW-D is an autograd function with a gradient of its own, which a function mode does not see.
@@ -206,7 +191,20 @@ def patch(cls: Any) -> None:
         # BigBird exchanges its attention module for another one when a sequence is too short for blocks.
         for owner in ("BigBirdAttention", "BigBirdPegasusEncoderAttention"):
             if hasattr(module, owner):
-                _carry_settings_over(getattr(module, owner))
+                wrap_method(getattr(module, owner), "set_attention_type", _keep_settings)
+
+
+def _sparse_forward(kind: Kind, original: Method) -> Method:
+    def forward(self, *args, **kwargs):
+        retrieval = getattr(self, ATTENTION_NAME, None)
+        if retrieval is None:
+            return original(self, *args, **kwargs)
+        if not torch.compiler.is_compiling():
+            check_current(self, retrieval)
+        with _softmax_of(retrieval, kind):
+            return original(self, *args, **kwargs)
+
+    return forward
 
 
 def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:
@@ -219,12 +217,7 @@ def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:
     return SparseSoftmax(beta, alpha, kind, retrieval.name)
 
 
-def _carry_settings_over(owner: Any) -> None:
-    original = owner.set_attention_type
-    if hasattr(original, "__wrapped__"):
-        return
-
-    @functools.wraps(original)
+def _keep_settings(original: Method) -> Method:
     def set_attention_type(self, *args, **kwargs):
         retrieval = getattr(self.self, ATTENTION_NAME, None)
         original(self, *args, **kwargs)
@@ -233,7 +226,7 @@ def _carry_settings_over(owner: Any) -> None:
             patch(type(self.self))
             self.self.sparse_hopfield = retrieval
 
-    owner.set_attention_type = set_attention_type
+    return set_attention_type
 
 
 class _PlainXSoftmax:

@@ -1,118 +1,281 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Where transformers calls us: the attention registry, and six methods of `PreTrainedModel`.
+"""Everything that reaches into transformers, accelerate and huggingface_hub: the one file that a new release can break.
 
-A registry function alone is not enough: families that compute softmax themselves would take the name and run dense, and
-transformers does not save the name of the attention. So, for models with `attn_implementation="sparse_hopfield"` only:
+The rest of the package uses public names only, or the functions below. What they do with them lives elsewhere: a wrapper
+here is thin and calls `binding.py`, `auto.py` or `hub/push.py`. At module level this file imports the standard library
+only, so that `import hf_sparse_hopfield` stays light.
 
-- `get_correct_attn_implementation`, called first thing when a model is made: a configuration with a `sparse_hopfield`
-  entry and no other wish means this attention; attention classes chosen by name get to know the name
-- `post_init`, called last thing, and `set_attn_implementation`: each attention module gets its settings, or it raises
-- `_initialize_weights`: learned alpha and beta that a checkpoint does not have start at their initial values
-- `save_pretrained`: what is saved is of model type `sparse_hopfield`, so it comes back sparse or not at all
-- `push_to_hub`: what is pushed, also by `save_pretrained(push_to_hub=True)`, has a card that tells of it
+**Versions.** [`SUPPORTED`] holds the releases the package accepts, the same as in `pyproject.toml`; [`check_versions`] runs
+at import. The private names below were checked with transformers 5.2 to 5.23, accelerate 1.15 and huggingface_hub 1.33
+and 2.4 (of the last one we use public names only). If a release drops a method that is wrapped here, an `ImportError`
+names it.
+
+**Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
+modelling code, so registration waits for three modules: `transformers.modeling_utils` (attention),
+`transformers.models.auto.configuration_auto` (model types) and `transformers.trainer`. Considered: importing them at once,
+which costs seconds, and entry points, which transformers does not have.
+
+**Wrapped methods.** Public registries alone are not enough: a family that computes softmax itself accepts the name of our
+attention and runs dense, and transformers does not save that name. For models without sparse retrieval each wrapper
+calls the original and does nothing else.
+
+| method | why |
+| --- | --- |
+| `PreTrainedModel.get_correct_attn_implementation` | first call while a model is built: a configuration with a `sparse_hopfield` entry selects this attention |
+| `PreTrainedModel.post_init` | last call while a model is built: each attention module gets its settings, or it raises |
+| `PreTrainedModel.set_attn_implementation` | the same later on; the original skips families that are not on the registry |
+| `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again |
+| `PreTrainedModel.save_pretrained` | saves under the model type `sparse_hopfield`: the checkpoint loads as sparse or not at all |
+| `PreTrainedModel.push_to_hub` | pushes with a model card |
+| `Trainer.init_hf_repo` | explains a Hub error before training starts |
+| `Trainer.create_model_card` | adds our section to the Trainer's card |
+| `Trainer.push_to_hub` | explains a Hub error and names the command that retries |
+| `Trainer._push_from_checkpoint` | copies the remote code that the Trainer leaves out, and reports pushes that fail in the background |
+
+`patches.py` wraps the forward of attention classes with [`wrap_method`], too.
+
+**Private names.**
+
+| module | name | why | public way considered |
+| --- | --- | --- | --- |
+| `transformers.configuration_utils` | `_attn_implementation` | read or set the attention of a configuration and its parts | constructors accept `attn_implementation`; nothing public reads it |
+| `transformers.configuration_utils` | `_attn_implementation_internal` | set it for one configuration without its parts | none |
+| `transformers.modeling_utils` | `_initialize_weights` | wrapped, see above | `_init_weights` is private, too, and each family overrides it |
+| `transformers.modeling_utils` | `_is_hf_initialized` | tell loaded weights from missing ones | `transformers.initialization` honours the mark of tensors, but not that of modules |
+| `transformers.modeling_utils` | `_can_record_outputs` | register the outputs of a class made after the model was built | none: `PreTrainedModel.__init__` registers them |
+| `transformers.utils.output_capturing` | `_CAN_RECORD_REGISTRY` | same | none |
+| `transformers.utils.output_capturing` | `_active_collector` | tell whether a model records attentions with hooks | `output_attentions` reaches only some attention modules |
+| `transformers.core_model_loading` | `_weight_conversions` | save weights under the names the model has, not those of the original checkpoint | `save_pretrained(save_original_format=False)` also drops the conversions of the model's parts, which loading applies |
+| `transformers.models.auto.auto_factory` | `_model_mapping` | find the Auto classes that load a model | none leads from an Auto class to its mapping |
+| `transformers.trainer` | `_push_from_checkpoint` | wrapped, see above | `on_save` callbacks run after the push |
+| `transformers.trainer` | `_prepare_inputs` | move a batch to the device and dtype of the model | `accelerate.utils.send_to_device` does not cast for DeepSpeed |
+| `accelerate.accelerator` | `_is_accelerate_prepared` | train a model in parallel that was evaluated before | `Accelerator.free_memory` keeps the mark |
+
+Also here: [`swap_class`] assigns `model.__class__`, and [`model_under_construction`] walks over stack frames.
 """
 
+import copy
 import functools
+import importlib
+import importlib.abc
+import re
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from importlib import metadata
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
-from transformers import PreTrainedModel
-from transformers.masking_utils import AttentionMaskInterface
-from transformers.modeling_utils import AttentionInterface
+from ..version import __version__
 
-from ..parameters import RetrievalParameters
-from .attention import sparse_hopfield_attention_forward, sparse_hopfield_mask
-from .binding import (
-    ATTENTION_NAME,
-    asks_for_us,
-    bind,
-    configs_of,
-    is_bound,
-    is_converted,
-    name_attention,
-    retrieves,
-)
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PreTrainedConfig, PreTrainedModel, Trainer
+
+ATTENTION_NAME = "sparse_hopfield"
+
+# The lowest release on which the tests pass, and the first that is refused: the next major one may change anything.
+# Newer minor releases than the checked ones are accepted silently. They come out every few weeks and rarely break
+# anything; a warning would reach people who can do nothing about it, and a CI job tests the newest releases.
+SUPPORTED = {
+    "transformers": ("5.2", "6"),
+    "torch": ("2.6", "3"),
+    "accelerate": ("1.0", "2"),
+    "datasets": ("4.0", "6"),
+}
+
+
+# ---- Versions ----
+
+
+def check_versions() -> None:
+    """Raise an `ImportError` if a package of an unsupported version is installed. A missing package is not an error here."""
+    for package, (floor, cap) in SUPPORTED.items():
+        try:
+            installed = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+        if not _release(floor) <= _release(installed) < _release(cap):
+            needed = f"{package}>={floor},<{cap}"
+            raise ImportError(
+                f"hf_sparse_hopfield {__version__} needs {needed}; {installed} is installed: pip install -U '{needed}'."
+            )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, without what follows them: `2.13.0+cpu` is (2, 13, 0)."""
+    return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", version)[0]))
+
+
+# ---- Import hook ----
 
 
 def install() -> None:
-    """Register the attention and mask functions, and wrap the methods above. Once."""
-    if ATTENTION_NAME in AttentionInterface._global_mapping:
-        return
+    """Register with transformers: now for the modules that are imported already, for the others when they are."""
+    for name in list(_WAITING):
+        if name in sys.modules:
+            _WAITING.pop(name)()
+    if _WAITING and not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterImport())
+
+
+def _register_attention() -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+
+    from .attention import sparse_hopfield_attention_forward, sparse_hopfield_mask
+
     AttentionInterface.register(ATTENTION_NAME, sparse_hopfield_attention_forward)
     AttentionMaskInterface.register(ATTENTION_NAME, sparse_hopfield_mask)
-    for name, wrap in {
-        "get_correct_attn_implementation": _get_correct_attn_implementation,
-        "post_init": _post_init,
-        "set_attn_implementation": _set_attn_implementation,
-        "_initialize_weights": _initialize_weights,
-        "save_pretrained": _save_pretrained,
-        "push_to_hub": _push_to_hub,
-    }.items():
-        original = getattr(PreTrainedModel, name)
-        setattr(PreTrainedModel, name, functools.wraps(original)(wrap(original)))
+    for name, make_wrapper in _MODEL_WRAPPERS.items():
+        wrap_method(PreTrainedModel, name, make_wrapper)
 
 
-def _get_correct_attn_implementation(original: Callable) -> Callable:
-    def get_correct_attn_implementation(self, requested_attention=None, is_init_check=False):
+def _register_model_types() -> None:
+    from ..models.registration import register_configurations
+    from . import auto  # noqa: F401  (registers `sparse_hopfield`)
+
+    register_configurations()
+
+
+def _register_trainer() -> None:
+    wrap_trainer(sys.modules["transformers.trainer"].Trainer)
+
+
+_WAITING: dict[str, Callable[[], None]] = {
+    "transformers.modeling_utils": _register_attention,
+    "transformers.models.auto.configuration_auto": _register_model_types,
+    "transformers.trainer": _register_trainer,
+}
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Lets the other finders find a module in `_WAITING`, and registers once the module is executed."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in _WAITING:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
+        if spec is None or spec.loader is None:
+            return None
+        exec_module = spec.loader.exec_module
+
+        def exec_then_register(module: ModuleType) -> None:
+            exec_module(module)
+            register = _WAITING.pop(fullname, None)
+            if register is not None:
+                register()
+
+        # on this one loader; replacing the loader would hide the source of the module from `inspect`
+        spec.loader.exec_module = exec_then_register  # type: ignore[method-assign]
+        return spec
+
+
+# ---- Wrapped methods ----
+
+Method = Callable[..., Any]
+_ORIGINAL = "sparse_hopfield_original"
+
+
+def wrap_method(cls: type, name: str, make_wrapper: Callable[[Method], Method]) -> None:
+    """
+    Wrap a method of a class, once.
+
+    Args:
+        cls (`type`): The class. A wrapper that it inherits does not count: it gets its own, around the original.
+        name (`str`): Name of the method.
+        make_wrapper (`Callable`): Takes the original method and returns the one that replaces it.
+    """
+    if not hasattr(cls, name):
+        raise ImportError(
+            f"hf_sparse_hopfield {__version__} wraps {cls.__name__}.{name}, which {cls.__module__} of this release does "
+            f"not have: {', '.join(_installed())}. Install an older release, or a newer hf_sparse_hopfield."
+        )
+    if hasattr(vars(cls).get(name), _ORIGINAL):
+        return
+    original = original_method(cls, name)
+    wrapper = functools.wraps(original)(make_wrapper(original))
+    setattr(wrapper, _ORIGINAL, original)
+    setattr(cls, name, wrapper)
+
+
+def original_method(cls: type, name: str) -> Method:
+    """
+    A method of a class without our wrapper.
+
+    Args:
+        cls (`type`): The class.
+        name (`str`): Name of the method.
+    """
+    method = getattr(cls, name)
+    return getattr(method, _ORIGINAL, method)
+
+
+def _installed() -> list[str]:
+    found = {distribution.metadata["Name"]: distribution.version for distribution in metadata.distributions()}
+    return [f"{package} {found[package]}" for package in SUPPORTED if package in found]
+
+
+def _select_attention(original: Method) -> Method:
+    def get_correct_attn_implementation(
+        self: "PreTrainedModel", requested_attention: str | None = None, is_init_check: bool = False
+    ) -> str:
+        from .binding import is_converted
+
         if requested_attention is None:
-            # transformers hands the name of the attention down to the parts that a configuration declares. A part whose
-            # configuration is made on the way (the backbone of MaskFormer) would stay dense without a word.
-            maker = _maker(self)
-            made_by_sparse = maker is not None and maker.config._attn_implementation == ATTENTION_NAME
-            if made_by_sparse or is_converted(self) or getattr(self.config, ATTENTION_NAME, None) is not None:
+            # transformers passes the name of the attention to the parts that a configuration declares. A part whose
+            # configuration is made on the way (the backbone of MaskFormer) would silently stay dense.
+            outer = model_under_construction(self)
+            inside_sparse = outer is not None and attention_name(outer.config) == ATTENTION_NAME
+            if inside_sparse or is_converted(self) or getattr(self.config, ATTENTION_NAME, None) is not None:
                 requested_attention = ATTENTION_NAME
         if requested_attention == ATTENTION_NAME:
-            _name_attention_classes(type(self))
+            _add_to_attention_classes(type(self))
         return original(self, requested_attention, is_init_check)
 
     return get_correct_attn_implementation
 
 
-def _name_attention_classes(model_class: type) -> None:
-    # Older families choose an attention class by the name of the implementation. Ours is the eager one, patched.
+def _add_to_attention_classes(model_class: type) -> None:
+    """Older families choose an attention class by the name of the implementation. Ours is the eager class, patched."""
+    from torch import nn
+
     for cls in model_class.__mro__:
         for value in list(vars(sys.modules[cls.__module__]).values()):
-            if (
-                isinstance(value, dict)
-                and isinstance(value.get("eager"), type)
-                and issubclass(value["eager"], nn.Module)
-            ):
-                value.setdefault(ATTENTION_NAME, value["eager"])
+            eager = value.get("eager") if isinstance(value, dict) else None
+            if isinstance(eager, type) and issubclass(eager, nn.Module):
+                value.setdefault(ATTENTION_NAME, eager)
 
 
-def _post_init(original: Callable) -> Callable:
-    def post_init(self):
-        # Settings are attached before transformers initialises the weights, among which are learned alpha and beta.
-        # Only the outermost model knows all settings and all layers.
-        if _maker(self) is None and asks_for_us(self):
+def _bind_new_model(original: Method) -> Method:
+    def post_init(self: "PreTrainedModel") -> None:
+        from .binding import bind, requests_sparse_hopfield
+
+        # Before transformers initialises the weights, since learned alpha and beta are among them; and only for the
+        # outermost model, which knows all settings and all layers.
+        if model_under_construction(self) is None and requests_sparse_hopfield(self):
             bind(self)
         original(self)
 
     return post_init
 
 
-def _maker(model: PreTrainedModel) -> PreTrainedModel | None:
-    """The model in whose `__init__` another one is being made."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name == "__init__":
-            maker = frame.f_locals.get("self")
-            if isinstance(maker, PreTrainedModel) and maker is not model and hasattr(maker, "config"):
-                return maker
-        frame = frame.f_back
-    return None
+def _change_attention(original: Method) -> Method:
+    def set_attn_implementation(
+        self: "PreTrainedModel", attn_implementation: str | dict, allow_all_kernels: bool = False
+    ) -> None:
+        from .binding import bind, has_bound_attention, name_attention
+        from .sites import configs_of
 
-
-def _set_attn_implementation(original: Callable) -> Callable:
-    def set_attn_implementation(self, attn_implementation, allow_all_kernels=False):
-        if not _mentions_us(attn_implementation) and not is_bound(self):
+        if not _mentions_us(attn_implementation) and not has_bound_attention(self):
             return original(self, attn_implementation, allow_all_kernels)
-        # transformers would skip, with a warning, the families that are not on its registry.
         with ExitStack() as undo:
             for config in configs_of(self):
-                undo.callback(setattr, config, "_attn_implementation_internal", config._attn_implementation)
+                undo.callback(set_own_attention_name, config, attention_name(config))
             name_attention(self, attn_implementation)
             bind(self)
             undo.pop_all()
@@ -126,43 +289,244 @@ def _mentions_us(attn_implementation: str | dict | None) -> bool:
     return attn_implementation == ATTENTION_NAME
 
 
-def _initialize_weights(original: Callable) -> Callable:
-    def initialize_weights(self, module, *args, **kwargs):
-        if isinstance(module, RetrievalParameters) and not getattr(module, "_is_hf_initialized", False):
+def _initialize_missing(original: Method) -> Method:
+    def initialize_weights(self: "PreTrainedModel", module: "nn.Module", *args: Any, **kwargs: Any) -> None:
+        from ..parameters import RetrievalParameters
+
+        if isinstance(module, RetrievalParameters) and not is_initialized(module):
             parameters = module.named_parameters(recurse=False)
-            module.reset_parameters(keep=[n for n, p in parameters if getattr(p, "_is_hf_initialized", False)])
-            module._is_hf_initialized = True
+            module.reset_parameters(keep=[name for name, parameter in parameters if is_initialized(parameter)])
+            mark_initialized(module)
         return original(self, module, *args, **kwargs)
 
     return initialize_weights
 
 
-def _save_pretrained(original: Callable) -> Callable:
-    def save_pretrained(self, save_directory, *args, **kwargs):
+def _save_as_sparse(original: Method) -> Method:
+    def save_pretrained(self: "PreTrainedModel", save_directory: Any, *args: Any, **kwargs: Any) -> None:
         from .auto import as_sparse_class
+        from .binding import has_sparse_retrieval
 
-        if not retrieves(self):
+        if not has_sparse_retrieval(self):
             return original(self, save_directory, *args, **kwargs)
-        pushed = {}
-        if kwargs.pop("push_to_hub", False) and kwargs.get("is_main_process", True):
-            names = ("repo_id", "private", "revision", "create_pr", "commit_message")
-            pushed = {"token": kwargs.get("token"), **{name: kwargs.pop(name) for name in names if name in kwargs}}
-        with as_sparse_class(self) if is_bound(self) and not is_converted(self) else nullcontext():
+        push = kwargs.pop("push_to_hub", False) and kwargs.get("is_main_process", True)
+        names = ("repo_id", "private", "revision", "create_pr", "commit_message")
+        options = {name: kwargs.pop(name) for name in names if name in kwargs}
+        with as_sparse_class(self):
             original(self, save_directory, *args, **kwargs)
-        if pushed:
+        if push:
             from ..hub.push import push_saved
 
-            push_saved(self, save_directory, **pushed)
+            push_saved(self, save_directory, token=kwargs.get("token"), **options)
 
     return save_pretrained
 
 
-def _push_to_hub(original: Callable) -> Callable:
-    def push_to_hub(self, repo_id, **kwargs):
-        if not retrieves(self):
+def _push_with_card(original: Method) -> Method:
+    def push_to_hub(self: "PreTrainedModel", repo_id: str, **kwargs: Any) -> Any:
+        from .binding import has_sparse_retrieval
+
+        if not has_sparse_retrieval(self):
             return original(self, repo_id, **kwargs)
         from ..hub.push import push_model
 
         return push_model(self, repo_id, **kwargs)
 
     return push_to_hub
+
+
+_MODEL_WRAPPERS = {
+    "get_correct_attn_implementation": _select_attention,
+    "post_init": _bind_new_model,
+    "set_attn_implementation": _change_attention,
+    "_initialize_weights": _initialize_missing,
+    "save_pretrained": _save_as_sparse,
+    "push_to_hub": _push_with_card,
+}
+
+
+def wrap_trainer(trainer_class: type) -> None:
+    """
+    Have the Trainer push sparse models with their card and remote code, and explain pushes that fail.
+
+    Args:
+        trainer_class (`type`): `transformers.Trainer`. Nothing changes for dense models.
+    """
+    for name, make_wrapper in _TRAINER_WRAPPERS.items():
+        wrap_method(trainer_class, name, make_wrapper)
+
+
+def _explain_repository_errors(original: Method) -> Method:
+    def init_hf_repo(self: "Trainer", *args: Any, **kwargs: Any) -> Any:
+        from ..hub.push import trainer_repository_errors
+
+        with trainer_repository_errors(self):
+            return original(self, *args, **kwargs)
+
+    return init_hf_repo
+
+
+def _complete_card(original: Method) -> Method:
+    def create_model_card(self: "Trainer", *args: Any, **kwargs: Any) -> None:
+        from ..hub.push import complete_trainer_card
+
+        original(self, *args, **kwargs)
+        complete_trainer_card(self)
+
+    return create_model_card
+
+
+def _explain_push_errors(original: Method) -> Method:
+    def push_to_hub(self: "Trainer", *args: Any, **kwargs: Any) -> Any:
+        from ..hub.push import trainer_push_errors
+
+        with trainer_push_errors(self, revision=kwargs.get("revision")):
+            return original(self, *args, **kwargs)
+
+    return push_to_hub
+
+
+def _push_remote_code(original: Method) -> Method:
+    def push_from_checkpoint(self: "Trainer", checkpoint_folder: str, *args: Any, **kwargs: Any) -> Any:
+        from ..hub.push import copy_remote_code, report_background_pushes
+
+        copy_remote_code(self, checkpoint_folder)
+        result = original(self, checkpoint_folder, *args, **kwargs)
+        report_background_pushes(self, checkpoint_folder)
+        return result
+
+    return push_from_checkpoint
+
+
+_TRAINER_WRAPPERS = {
+    "init_hf_repo": _explain_repository_errors,
+    "create_model_card": _complete_card,
+    "push_to_hub": _explain_push_errors,
+    "_push_from_checkpoint": _push_remote_code,
+}
+
+
+def model_under_construction(inner: "PreTrainedModel") -> "PreTrainedModel | None":
+    """
+    The model whose `__init__` is building another one, from the frames of the stack: nothing else tells.
+
+    Args:
+        inner ([`~transformers.PreTrainedModel`]): The model that is built.
+    """
+    from transformers import PreTrainedModel
+
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "__init__":
+            outer = frame.f_locals.get("self")
+            if isinstance(outer, PreTrainedModel) and outer is not inner and hasattr(outer, "config"):
+                return outer
+        frame = frame.f_back
+    return None
+
+
+# ---- Class swap ----
+
+
+def swap_class(
+    model: "PreTrainedModel",
+    model_class: "type[PreTrainedModel]",
+    convert_config: Callable[["PreTrainedConfig"], None],
+) -> ExitStack:
+    """
+    Change the class and the configurations of a model in place.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): The model.
+        model_class (`type`): Its new class: a subclass that adds no state, or the class that it was made from.
+        convert_config (`Callable`):
+            Changes a configuration in place. It gets copies, so that no other model shares the new configuration.
+
+    Returns:
+        `contextlib.ExitStack`: Closing it undoes the change; without that, the change stays.
+    """
+    from transformers import PreTrainedConfig
+    from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
+
+    copies: dict[int, Any] = {}  # modules that share a configuration share the copy
+
+    def converted(config: PreTrainedConfig) -> PreTrainedConfig:
+        if id(config) not in copies:
+            convert_config(copy.deepcopy(config, copies))
+        return copies[id(config)]
+
+    with ExitStack() as undo:
+        for module in model.modules():
+            attributes = vars(module)
+            for name, value in list(attributes.items()):
+                if isinstance(value, PreTrainedConfig):
+                    attributes[name] = converted(value)
+                    undo.callback(attributes.__setitem__, name, value)
+        # transformers remembers how it read the original checkpoint and writes it back the same way, under the original
+        # model type. Under the new one it must write the names and shapes that the model has.
+        conversions = vars(model).pop("_weight_conversions", None)
+        if conversions is not None:
+            undo.callback(vars(model).__setitem__, "_weight_conversions", conversions)
+        undo.callback(setattr, model, "__class__", type(model))
+        model.__class__ = model_class
+        # By the name of the class, as every release stores it. Since 5.23 `registry[model] = ...` derives the name, before
+        # `registry[name] = ...` was needed.
+        dict.__setitem__(_CAN_RECORD_REGISTRY, str(model_class), model._can_record_outputs)
+        return undo.pop_all()
+
+
+# ---- Private names of transformers ----
+
+
+def attention_name(config: "PreTrainedConfig") -> str | None:
+    """The name of the attention implementation of a configuration."""
+    return config._attn_implementation
+
+
+def set_attention_name(config: "PreTrainedConfig", name: str | dict | None) -> None:
+    """Set the attention implementation of a configuration and its parts; a `dict` names one for each part."""
+    config._attn_implementation = name
+
+
+def set_own_attention_name(config: "PreTrainedConfig", name: str | None) -> None:
+    """Set the attention implementation of a configuration alone; its parts keep theirs."""
+    config._attn_implementation_internal = name
+
+
+def attentions_are_captured() -> bool:
+    """Whether the running model records attentions with hooks. Its modules then need not get `output_attentions`."""
+    from transformers.utils.output_capturing import _active_collector
+
+    captured = _active_collector.get()
+    return captured is not None and any("attentions" in name for name in captured)
+
+
+def is_initialized(weights: "nn.Module | Tensor") -> bool:
+    """Whether transformers has initialised a module, or loaded a tensor from a checkpoint."""
+    return getattr(weights, "_is_hf_initialized", False) is True
+
+
+def mark_initialized(module: "nn.Module") -> None:
+    """Keep transformers from initialising a module again."""
+    vars(module)["_is_hf_initialized"] = True
+
+
+def auto_model_mappings() -> dict[str, Mapping[type, Any]]:
+    """For the name of each Auto class of models: configuration class to model class, or to a tuple of them."""
+    from transformers.models.auto import modeling_auto
+
+    found = {name: getattr(value, "_model_mapping", None) for name, value in vars(modeling_auto).items()}
+    return {name: mapping for name, mapping in found.items() if name.startswith("AutoModel") and mapping is not None}
+
+
+def prepared_inputs(trainer: "Trainer", batch: dict[str, Any]) -> dict[str, Any]:
+    """A batch on the device, and in the dtype, in which the Trainer gives it to the model."""
+    return dict(trainer._prepare_inputs(batch))
+
+
+# ---- Private names of accelerate ----
+
+
+def forget_preparation(model: "nn.Module") -> None:
+    """Have accelerate prepare a model anew. It prepares a model once, for evaluation or for training."""
+    vars(model).pop("_is_accelerate_prepared", None)

@@ -158,13 +158,13 @@ class SparseHopfieldArguments:
         Returns:
             `torch.nn.Module`: The same model.
         """
-        from ..integration.binding import is_bound
+        from ..integration.binding import has_bound_attention
         from ..integration.convert import to_sparse_hopfield
         from ..layers import RetrievalParameters
 
         has_layers = any(isinstance(module, RetrievalParameters) for module in model.modules())
         if not self.sparse_hopfield:
-            if is_bound(model):
+            if has_bound_attention(model):
                 raise ValueError(
                     f"sparse_hopfield=False asks for the dense baseline, but {type(model).__name__} retrieves sparsely. "
                     "Start from the dense model, or give it back its dense attention with to_dense(model)."
@@ -235,10 +235,10 @@ class SparseHopfieldArguments:
         from accelerate.utils import broadcast_object_list
 
         from ..calibration.calibration import calibrate
-        from ..integration.binding import is_bound
+        from ..integration.binding import has_bound_attention
         from ..integration.live_settings import LiveSettings
 
-        if not is_bound(model):
+        if not has_bound_attention(model):
             raise ValueError(
                 f"calibration_batches={self.calibration_batches}: {type(model).__name__} is made of Hopfield layers and has "
                 "no dense attention to calibrate against. Use calibration_batches=0."

@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`last_whole_checkpoint`: what to resume from. Knows neither torch nor transformers' trainer.
+"""`last_whole_checkpoint`: the checkpoint to resume from. Imports neither torch nor transformers.
 
-transformers writes a checkpoint in place, file by file, `trainer_state.json` last. A process that is killed on the way leaves
-a directory that looks like a checkpoint, and `resume_from_checkpoint=True` would take it.
+transformers writes a checkpoint in place, file by file, `trainer_state.json` last. A process that is killed meanwhile leaves
+a directory that looks like a checkpoint, and `resume_from_checkpoint=True` would use it.
 """
 
 import json
@@ -16,21 +16,21 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-_NAME = re.compile(r"^checkpoint-(\d+)$")
-_RNG = re.compile(r"^rng_state_(\d+)\.pth$")
+_NAME = re.compile(r"checkpoint-(\d+)")
+_RNG = re.compile(r"rng_state_(\d+)\.pth")
 _STATE = "trainer_state.json"
 
 
 def last_whole_checkpoint(output_dir: str | os.PathLike) -> str | None:
     """
-    The newest checkpoint of a training run that was written to its end.
+    Find the newest complete checkpoint of a training run.
 
     Args:
         output_dir (`str`): The `output_dir` of the `TrainingArguments`.
 
     Returns:
-        `str` or `None`: Its path, for `trainer.train(resume_from_checkpoint=...)`; `None` if there is none. Checkpoints that
-        are not whole are named, with the reason, in a warning; they are not removed.
+        `str` or `None`: Its path, for `trainer.train(resume_from_checkpoint=...)`; `None` if there is none. A warning names
+        each incomplete checkpoint and the reason; they are not removed.
 
     Example:
 
@@ -42,18 +42,24 @@ def last_whole_checkpoint(output_dir: str | os.PathLike) -> str | None:
     ```
     """
     folder = Path(output_dir)
-    found = [path for path in folder.iterdir() if _NAME.match(path.name) and path.is_dir()] if folder.is_dir() else []
-    for path in sorted(found, key=lambda path: int(_NAME.match(path.name)[1]), reverse=True):
+    numbered = [(_number(_NAME, path.name), path) for path in (folder.iterdir() if folder.is_dir() else ())]
+    found = [(step, path) for step, path in numbered if step is not None and path.is_dir()]
+    for _, path in sorted(found, reverse=True):
         fault = checkpoint_fault(path)
         if fault is None:
             return str(path)
-        logger.warning("%s is not a whole checkpoint and is passed over: %s.", path, fault)
+        logger.warning("%s is not a whole checkpoint and is skipped: %s.", path, fault)
     return None
+
+
+def _number(pattern: re.Pattern[str], name: str) -> int | None:
+    match = pattern.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def checkpoint_fault(path: str | os.PathLike) -> str | None:
     """
-    What is wrong with a checkpoint; `None` if training can go on from it.
+    Describe what is wrong with a checkpoint; `None` if training can resume from it.
 
     Args:
         path (`str`): A directory `checkpoint-N`.
@@ -68,7 +74,7 @@ def checkpoint_fault(path: str | os.PathLike) -> str | None:
         if fault is not None:
             return f"{file.relative_to(path).as_posix()} {fault}"
     step = json.loads((path / _STATE).read_text(encoding="utf-8")).get("global_step")
-    if str(step) != _NAME.match(path.name)[1]:
+    if step != _number(_NAME, path.name):
         return f"{_STATE} has global_step={step}"
     return _missing(path, names)
 
@@ -81,10 +87,10 @@ def _missing(path: Path, names: set[str]) -> str | None:
         absent = sorted(shards - names)
         if absent:
             return f"{absent[0]}, which {index} names, is missing"
-    deepspeed = "latest" in names  # everything is in the directory that this file names
+    deepspeed = "latest" in names  # this file names the directory with everything else
     if deepspeed and (path / "latest").read_text(encoding="utf-8").strip() not in tops:
         return "the directory that the file 'latest' names is missing"
-    for directory in tops:  # torch's distributed checkpoints, of which .metadata is written last
+    for directory in tops:  # torch's distributed checkpoints, which write .metadata last
         if (path / directory).is_dir() and any(path.glob(f"{directory}/*.distcp")):
             if f"{directory}/.metadata" not in names:
                 return f"{directory}/.metadata is missing"
@@ -97,10 +103,10 @@ def _missing(path: Path, names: set[str]) -> str | None:
         return "the state of the optimizer is missing (was it saved with save_only_model=True?)"
     if not deepspeed and "scheduler.pt" not in names:
         return "scheduler.pt is missing"
-    ranks = sorted(int(_RNG.match(name)[1]) for name in names if _RNG.match(name))
+    ranks = sorted(rank for rank in (_number(_RNG, name) for name in names) if rank is not None)
     # one process writes rng_state.pth, several write one file each
     if "rng_state.pth" not in names and (len(ranks) < 2 or ranks != list(range(len(ranks)))):
-        return f"random states are missing (there are those of the processes {ranks})"
+        return f"random states are missing (only those of the processes {ranks} are there)"
     return None
 
 
@@ -109,11 +115,11 @@ def _file_fault(file: Path) -> str | None:
         try:
             json.loads(file.read_text(encoding="utf-8"))
         except ValueError:
-            return "is cut off or no JSON"
+            return "is cut off or not JSON"
     elif file.suffix == ".safetensors":
         return _safetensors_fault(file)
     elif file.suffix in (".pt", ".pth", ".bin") and not zipfile.is_zipfile(file):
-        return "is cut off or no file of torch"  # the directory of a zip file is at its end
+        return "is cut off or not a torch file"  # the directory of a zip file is at its end
     return None
 
 

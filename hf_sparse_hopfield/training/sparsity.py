@@ -1,11 +1,11 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`SparsityLoggingCallback`: how sparse every layer is, while a model is trained, into any `report_to`."""
+"""`SparsityLoggingCallback`: logs during training how sparse each layer is, to any `report_to`."""
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -20,31 +20,31 @@ from ..diagnostics.sparsity import layer_sparsity
 if TYPE_CHECKING:
     from transformers import Trainer
 
-# Reported for every layer, and as the mean of the layers.
+# Logged for each layer, and as the mean over the layers.
 QUANTITIES = ("support", "entropy", "zero_share")
 _PREFIX = "sparsity"
 
 
 class SparsityLoggingCallback(TrainerCallback):
     """
-    Logs, every so many steps, how the layers of a model use their keys.
+    Logs, every few steps, how the layers of a model use their keys.
 
-    Each time, the model runs once more, in evaluation mode and without gradient, on the same few samples: curves are
-    comparable from step to step, the training itself is not touched (no hook, no random number of it is used), and between
-    two looks nothing is active. In a distributed run every process looks at the same samples and none talks to another,
-    except where the model itself does (FSDP, ZeRO-3): there all do the same.
+    For each log the model runs once more, in evaluation mode and without gradient, on the same few samples, so the curves
+    are comparable from step to step. Training is not affected: there is no hook between two logs, and the random numbers
+    are restored. In a distributed run each process uses the same samples, and processes communicate only if the model
+    itself does (FSDP, ZeRO-3).
 
-    What is logged: `sparsity/support` (mean number of keys with weight), `sparsity/entropy` (mean, in nats) and
-    `sparsity/zero_share` (share of the visible keys with weight exactly zero), means of the layers, and the same as
-    `sparsity/<layer>/support` and so on; `sparsity/alpha` and `sparsity/beta`, means of the heads.
+    Logged are `sparsity/support` (mean number of keys with weight), `sparsity/entropy` (mean, in nats) and
+    `sparsity/zero_share` (share of the visible keys with weight exactly zero) as means over the layers, and for each layer
+    as `sparsity/<layer>/support` and so on; `sparsity/alpha` and `sparsity/beta` are means over layers and heads.
 
     Args:
-        every (`int`): Steps from one look to the next.
-        samples (`int`, *optional*, defaults to 4): How many samples, the first of the training data.
-        rows (`int`, *optional*, defaults to 64): How many of their queries to look at in each layer.
-        batch (`dict`, *optional*): Model inputs to look at, instead of samples of the training data.
+        every (`int`): Number of steps between two logs.
+        samples (`int`, *optional*, defaults to 4): Number of samples, taken from the start of the training data.
+        rows (`int`, *optional*, defaults to 64): Number of their queries to use in each layer.
+        batch (`dict`, *optional*): Model inputs to use instead of training data.
         trainer ([`~transformers.Trainer`], *optional*):
-            Who logs. [`SparseHopfieldTrainer`] gives itself; any other is to be given here or as `callback.trainer`.
+            The trainer that logs. [`SparseHopfieldTrainer`] sets itself; pass any other here or as `callback.trainer`.
 
     Example:
 
@@ -78,11 +78,11 @@ class SparsityLoggingCallback(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
         train_dataloader: DataLoader | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         if self.trainer is None:
             raise ValueError(
-                "SparsityLoggingCallback needs the trainer to log with: use SparseHopfieldTrainer, or set "
+                "SparsityLoggingCallback needs a trainer that logs: use SparseHopfieldTrainer, or set "
                 "callback.trainer = trainer."
             )
         if self.batch is None:
@@ -90,26 +90,24 @@ class SparsityLoggingCallback(TrainerCallback):
                 self.batch = first_samples(train_dataloader, self.samples)
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if state.global_step % self.every == 0:
+        if state.global_step % self.every == 0 and self.trainer is not None and self.batch is not None:
             with own_random_numbers(args.seed):
-                metrics = sparsity_metrics(model, self.batch, self.rows)
+                metrics = sparsity_metrics(kwargs["model"], self.batch, self.rows)
             should_log = control.should_log
             self.trainer.log(metrics)
-            control.should_log = (
-                should_log  # logging takes the wish back, but the loss of this step is still to be logged
-            )
+            control.should_log = should_log  # `log` resets it, but the loss of this step is not logged yet
 
 
 def sparsity_metrics(model: nn.Module, batch: dict[str, Any], rows: int = 64) -> dict[str, float]:
     """
-    How the layers of a model use their keys, as one flat dict for a log.
+    Measure how the layers of a model use their keys, as one flat dict for a log.
 
     Args:
         model (`torch.nn.Module`): A converted model, or one made of Hopfield layers; also wrapped (DDP, FSDP, compiled).
         batch (`dict`): Model inputs.
-        rows (`int`, *optional*, defaults to 64): How many queries to look at in each layer.
+        rows (`int`, *optional*, defaults to 64): Number of queries to use in each layer.
 
     Returns:
         `dict[str, float]`: See [`SparsityLoggingCallback`].
@@ -123,10 +121,10 @@ def sparsity_metrics(model: nn.Module, batch: dict[str, Any], rows: int = 64) ->
 
 def layer_means(layers: dict[str, dict[str, list[float]]]) -> dict[str, float]:
     """
-    One number for each quantity: the mean of the layers, and of the heads in each.
+    The mean of each quantity over the layers, and over the heads of each layer.
 
     Args:
-        layers (`dict`): From [`layer_sparsity`].
+        layers (`dict`): The result of [`layer_sparsity`].
     """
     return {
         quantity: _mean([_mean(layer[quantity]) for layer in layers.values()])
@@ -140,11 +138,11 @@ def _mean(values: list[float]) -> float:
 
 def first_samples(loader: DataLoader | None, count: int) -> dict[str, Any]:
     """
-    The first samples of the data of a loader as one batch. The loader itself is not iterated.
+    Collate the first samples of a loader's dataset into one batch, without iterating over the loader.
 
     Args:
-        loader (`torch.utils.data.DataLoader`): The loader of the training data, as the trainer made it.
-        count (`int`): How many samples, at most.
+        loader (`torch.utils.data.DataLoader`): A loader made by the trainer.
+        count (`int`): Maximum number of samples.
     """
     if loader is None:
         raise ValueError("SparsityLoggingCallback has neither a batch nor training data; give it batch=...")
@@ -152,18 +150,17 @@ def first_samples(loader: DataLoader | None, count: int) -> dict[str, Any]:
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         if iter(dataset) is dataset:
             raise ValueError(
-                "SparsityLoggingCallback would take samples away from the training data, which can be gone through only "
-                "once; give it batch=..."
+                "SparsityLoggingCallback would consume training data, which can be iterated only once; give it batch=..."
             )
         samples = list(itertools.islice(iter(dataset), count))
     else:
-        samples = [dataset[i] for i in range(min(count, len(dataset)))]
+        samples = [dataset[i] for i in range(min(count, len(cast(Sized, dataset))))]
     return dict(loader.collate_fn(samples))
 
 
 @contextmanager
 def own_random_numbers(seed: int) -> Iterator[None]:
-    """Within the context, random numbers start at `seed`; afterwards they go on as if nothing had been."""
+    """Seed the random numbers within the context, and restore their state afterwards."""
     python_state, numpy_state = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=devices):

@@ -1,7 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`SparseHopfieldTrainer`: transformers' `Trainer`, with the callbacks and optimizer groups of sparse Hopfield retrieval."""
+"""`SparseHopfieldTrainer`: transformers' `Trainer` with the callbacks and optimizer groups for sparse Hopfield retrieval."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from accelerate.utils import broadcast_object_list, extract_model_from_parallel
@@ -9,18 +10,25 @@ from torch import nn
 from transformers import Seq2SeqTrainer, Trainer
 
 from ..evaluation import evaluating
+from ..integration.upstream import forget_preparation, prepared_inputs
 from ..layers import RetrievalParameters
 from .arguments import SparseHopfieldArguments
 from .checkpoints import last_whole_checkpoint
 from .sparsity import SparsityLoggingCallback, own_random_numbers
 
 
+if TYPE_CHECKING:
+    _Base = Trainer  # what the mixin stands before
+else:
+    _Base = object
+
+
 def learned_parameter_names(model: nn.Module) -> list[str]:
     """
-    Names of the learned alphas and betas of a model, converted or made of Hopfield layers.
+    The names of the learned alphas and betas of a model, converted or made of Hopfield layers.
 
     Args:
-        model (`torch.nn.Module`): The model; it may be wrapped for distributed training.
+        model (`torch.nn.Module`): The model, also wrapped for distributed training.
     """
     return [
         f"{name}.{parameter}" if name else parameter
@@ -30,23 +38,23 @@ def learned_parameter_names(model: nn.Module) -> list[str]:
     ]
 
 
-class SparseHopfieldTrainerMixin:
+class SparseHopfieldTrainerMixin(_Base):
     """
-    Makes any trainer one for sparse Hopfield retrieval: put it before the trainer's class.
+    Adds sparse Hopfield retrieval to any trainer: put it before the trainer's class.
 
     - Learned alpha and beta get no weight decay (it would pull beta to 1 and alpha to 1.5) and, with
-      `hopfield_learning_rate`, a learning rate of their own, which follows the same schedule as that of the others.
+      `hopfield_learning_rate`, a learning rate of their own that follows the schedule of the others.
     - The callbacks of the arguments are added.
-    - `train(resume_from_checkpoint=True)` passes over checkpoints that are not whole; a checkpoint of the last step is loaded
-      and nothing trained (transformers 5.22 would train one step more if that was in the middle of an epoch).
-    - In several processes, `train` after `evaluate` is distributed (transformers 5.22 trains every process on its own then).
-    - The loss of a model that takes `num_items_in_batch` and does not use it, as many classifiers do, is a mean over the
-      samples of one process. transformers takes it for a share of the whole batch: in several processes, or with gradient
-      accumulation, loss and gradients would be too large by that factor. One look at the first batch tells.
+    - `train(resume_from_checkpoint=True)` skips incomplete checkpoints. A checkpoint of the last step is loaded and nothing
+      is trained (transformers trains one more step if the run ended in the middle of an epoch).
+    - With several processes, `train` after `evaluate` is distributed (transformers trains each process on its own).
+    - Many classifiers accept `num_items_in_batch` and do not use it: their loss is a mean over the samples of one process.
+      transformers treats it as a share of the whole batch, so with several processes or gradient accumulation loss and
+      gradients would be too large by that factor. The first batch is run with two counts to find out.
 
     Args:
         sparse_hopfield_args ([`SparseHopfieldArguments`], *optional*): The arguments.
-        *args, **kwargs: Those of the trainer.
+        *args, **kwargs: The arguments of the trainer.
 
     Example:
 
@@ -60,13 +68,13 @@ class SparseHopfieldTrainerMixin:
     ```
     """
 
-    def __init__(self, *args, sparse_hopfield_args: SparseHopfieldArguments | None = None, **kwargs) -> None:
+    def __init__(self, *args: Any, sparse_hopfield_args: SparseHopfieldArguments | None = None, **kwargs: Any) -> None:
         if sparse_hopfield_args is not None and not isinstance(sparse_hopfield_args, SparseHopfieldArguments):
             raise TypeError(
                 f"sparse_hopfield_args must be SparseHopfieldArguments or None, got {sparse_hopfield_args!r}."
             )
         self.sparse_hopfield_args = sparse_hopfield_args
-        self._loss_was_looked_at = False
+        self._loss_is_checked = False
         super().__init__(*args, **kwargs)
         if sparse_hopfield_args is not None:
             present = {type(callback) for callback in self.callback_handler.callbacks}
@@ -77,58 +85,69 @@ class SparseHopfieldTrainerMixin:
             if isinstance(callback, SparsityLoggingCallback) and callback.trainer is None:
                 callback.trainer = self
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args, **kwargs) -> Any:
-        """As that of the trainer; `True` means the last whole checkpoint in the output directory."""
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """The trainer's `train`; `resume_from_checkpoint=True` is the last complete checkpoint in `args.output_dir`."""
         if resume_from_checkpoint is True:
-            resume_from_checkpoint = last_whole_checkpoint(self.args.output_dir)
+            output_dir = self.args.output_dir
+            resume_from_checkpoint = None if output_dir is None else last_whole_checkpoint(output_dir)
             if resume_from_checkpoint is None:
                 raise ValueError(
-                    f"resume_from_checkpoint=True: there is no whole checkpoint in output_dir={self.args.output_dir!r}."
+                    f"resume_from_checkpoint=True: there is no whole checkpoint in output_dir={output_dir!r}."
                 )
         self._forget_evaluation()
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
-    def _run_epoch(self, *args, **kwargs) -> None:
-        if self.state.global_step >= self.state.max_steps:
-            self.control.should_training_stop = True
-        else:
-            super()._run_epoch(*args, **kwargs)
-
     def _forget_evaluation(self) -> None:
-        # accelerate prepares a model once. If that was for `evaluate`, it would take it as it is for training too: without
-        # DistributedDataParallel, every process on its own.
+        # accelerate prepares a model once. After `evaluate` it would train the model as it is: without
+        # DistributedDataParallel, each process on its own.
         sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
         if not sharded and not isinstance(self.model_wrapped, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-            self.model_wrapped = self.model
-            vars(self.model).pop("_is_accelerate_prepared", None)
+            self.model_wrapped = cast(nn.Module, self.model)
+            forget_preparation(self.model_wrapped)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        """Names of the parameters with weight decay: learned alpha and beta are none of them."""
+        """The names of the parameters with weight decay, without learned alpha and beta."""
         learned = set(learned_parameter_names(model))
         return [name for name in super().get_decay_parameter_names(model) if name not in learned]
 
-    def create_optimizer(self, *args, **kwargs) -> torch.optim.Optimizer:
-        """The trainer's optimizer; with `hopfield_learning_rate`, learned alpha and beta are a group of their own."""
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """The trainer's optimizer; with `hopfield_learning_rate`, learned alpha and beta are a separate group."""
         if self.optimizer is not None:
             return self.optimizer
-        optimizer = super().create_optimizer(*args, **kwargs)
+        optimizer = super().create_optimizer() if model is None else super().create_optimizer(model)
         arguments = self.sparse_hopfield_args
         if arguments is not None and arguments.sparse_hopfield and arguments.hopfield_learning_rate is not None:
-            model = args[0] if args else kwargs.get("model")
-            _regroup(optimizer, self.model if model is None else model, arguments.hopfield_learning_rate)
+            trained = cast(nn.Module, self.model if model is None else model)
+            _regroup(optimizer, trained, arguments.hopfield_learning_rate)
         return optimizer
 
-    def _get_num_items_in_batch(self, batch_samples: list, device: torch.device) -> Any:
-        """The trainer's number of items, in training and evaluation; none if the model's loss does not use it."""
-        count = super()._get_num_items_in_batch(batch_samples, device)
-        parts = self.args.world_size * max(1, self.args.n_gpu) * self.args.gradient_accumulation_steps
-        if count is not None and batch_samples and parts > 1 and not self._loss_was_looked_at:
-            self._loss_was_looked_at = True
-            self.model_accepts_loss_kwargs &= self._loss_uses_count(batch_samples[0], count)
+    def get_batch_samples(
+        self, epoch_iterator: Iterator, num_batches: int, device: torch.device
+    ) -> tuple[list, torch.Tensor | int | None]:
+        """The batches of one step, none after the last step, and their number of items, if the loss uses it."""
+        if self.state.global_step >= self.state.max_steps:  # resumed after the last step
+            self.control.should_training_stop = True
+            return [], None
+        batches, count = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if batches and count is not None:
+            self._check_loss(batches[0])
         uses_count = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
-        return count if uses_count else None
+        return batches, count if uses_count else None
 
-    def _loss_uses_count(self, batch: dict[str, Any], count: Any) -> bool:
+    def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """The trainer's `prediction_step`, which counts the items of a batch only if the loss uses the number."""
+        if "labels" in inputs:
+            self._check_loss(inputs)
+        return super().prediction_step(model, inputs, *args, **kwargs)
+
+    def _check_loss(self, batch: dict[str, Any]) -> None:
+        """Find out, once, whether the loss depends on `num_items_in_batch`, where that makes a difference."""
+        parts = self.args.world_size * max(1, self.args.n_gpu) * self.args.gradient_accumulation_steps
+        if self.model_accepts_loss_kwargs and parts > 1 and not self._loss_is_checked:
+            self._loss_is_checked = True
+            self.model_accepts_loss_kwargs = self._loss_uses_count(batch)
+
+    def _loss_uses_count(self, batch: dict[str, Any]) -> bool:
         model = extract_model_from_parallel(self.model, keep_torch_compile=False)
         with (
             own_random_numbers(self.args.seed),
@@ -136,12 +155,12 @@ class SparseHopfieldTrainerMixin:
             torch.no_grad(),
             self.compute_loss_context_manager(),
         ):
-            losses = [
-                self.compute_loss(model, dict(self._prepare_inputs(batch)), num_items_in_batch=items)
-                for items in (count, 2 * count)
+            losses: list[Any] = [
+                self.compute_loss(model, prepared_inputs(self, batch), num_items_in_batch=count)
+                for count in torch.tensor([1, 2], device=self.args.device)
             ]
         verdict = [bool((losses[0] != losses[1]).any())]
-        # the processes see different batches, and all must agree: from now on they talk about counts, or they do not
+        # The processes see different batches, but must agree: from now on all of them exchange counts, or none does.
         return broadcast_object_list(verdict)[0] if self.args.world_size > 1 else verdict[0]
 
 

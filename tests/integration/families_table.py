@@ -15,8 +15,8 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES, model_type_to_module_name
 
 import hf_sparse_hopfield  # noqa: F401  (registers the attention)
-from hf_sparse_hopfield.integration.binding import attention_sites
 from hf_sparse_hopfield.integration.families import classify
+from hf_sparse_hopfield.integration.sites import attention_sites
 
 from ..tiny_families import family_config, model_class_of
 from .sweep import exercise, exercise_attention_alone, unexplained

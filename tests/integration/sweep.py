@@ -21,8 +21,8 @@ from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
 from hf_sparse_hopfield.integration import attention, patches
-from hf_sparse_hopfield.integration.binding import attention_sites
 from hf_sparse_hopfield.integration.families import NOT_SCORES, PATCHED, class_key
+from hf_sparse_hopfield.integration.sites import attention_sites
 
 from ..tiny_families import IMAGE, VOCABULARY
 

@@ -8,7 +8,7 @@ from transformers.cache_utils import StaticCache
 
 from hf_sparse_hopfield import SparseHopfieldConfig, retrieve
 from hf_sparse_hopfield.integration.attention import sparse_hopfield_attention_forward
-from hf_sparse_hopfield.integration.binding import attention_sites
+from hf_sparse_hopfield.integration.sites import attention_sites
 
 from ..tiny_models import CAUSAL, PATCHED, SPECIFICATIONS, tiny_config, tiny_inputs, tiny_model, tiny_output
 from .eager_oracle import entmax_for_softmax

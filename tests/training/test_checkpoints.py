@@ -35,7 +35,7 @@ def test_the_newest_whole_checkpoint_is_found(output, caplog):
     (output / "checkpoint-10").mkdir()  # killed before anything was written
     (output / "checkpoint-old").mkdir()
     assert last_whole_checkpoint(str(output)) == str(output / "checkpoint-4")
-    assert "checkpoint-10 is not a whole checkpoint and is passed over: trainer_state.json" in caplog.text
+    assert "checkpoint-10 is not a whole checkpoint and is skipped: trainer_state.json" in caplog.text
     shutil.rmtree(output / "checkpoint-4")
     shutil.rmtree(output / "checkpoint-2")
     assert last_whole_checkpoint(output) is None

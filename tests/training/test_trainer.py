@@ -89,6 +89,14 @@ def test_accumulating_gradients_changes_nothing(tmp_path, case):
     assert len(losses[0]) == 4 and losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+@pytest.mark.parametrize("case", ["bert", "llama"])
+def test_evaluating_first_finds_out_whether_the_loss_uses_the_count(tmp_path, case):
+    trainer = make_trainer(tmp_path, SparseHopfieldArguments(), case, gradient_accumulation_steps=2)
+    assert trainer.model_accepts_loss_kwargs
+    trainer.evaluate(make_data({"model": case}))
+    assert trainer.model_accepts_loss_kwargs == (case == "llama")
+
+
 @pytest.mark.parametrize("settings", [{"alpha": 1.0}, {"learn_alpha": True}, {"layers": [1], "steps": 1}])
 @pytest.mark.parametrize("family", ["llama", "t5", "vit", "mpnet"])
 def test_every_learned_parameter_gets_a_gradient(family, settings):
