@@ -3,11 +3,8 @@
 
 import argparse
 import json
-import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -236,18 +233,6 @@ def check_file(path: str | None) -> None:
     """Refuse a file that could not be written, before any work."""
     if path is not None and not Path(path).absolute().parent.is_dir():
         raise FileNotFoundError(f"{path!r} cannot be written: there is no directory {str(Path(path).parent)!r}.")
-
-
-@contextmanager
-def new_file(path: str) -> Iterator[Path]:
-    """A file that appears under its name only when the context ends well; yields where to write."""
-    target = Path(path)
-    beside = target.with_name(f".partial-{target.name}")
-    try:
-        yield beside
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def show(arguments: argparse.Namespace, result: dict[str, Any], title: str) -> None:

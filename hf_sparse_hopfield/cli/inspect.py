@@ -6,7 +6,8 @@ import math
 import sys
 
 from ..extras import require
-from .arguments import add_input_arguments, check_file, complete, console, make_batches, new_file, show_progress
+from ..files import new_file
+from .arguments import add_input_arguments, check_file, complete, console, make_batches, show_progress
 
 
 HELP = "alpha, beta, steps, support size, entropy and dead heads of a checkpoint"
