@@ -27,7 +27,8 @@ _OLD = ".old"  # in the scratch directory: the directory that is being replaced
 @contextmanager
 def new_file(path: str | os.PathLike) -> Iterator[Path]:
     """
-    Write a file that appears under its name only when the block succeeds. An existing file is replaced.
+    Write a file that appears under its name only when the block succeeds. An existing file is replaced, missing parent
+    directories are created.
 
     Args:
         path (`str` or `os.PathLike`): The file. A symbolic link stays, and the file it points to is replaced.
@@ -48,6 +49,7 @@ def new_file(path: str | os.PathLike) -> Iterator[Path]:
     ```
     """
     target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
     with _scratch_directory(target) as scratch:
         file = scratch / target.name
         yield file
@@ -61,7 +63,7 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     Write a text file in UTF-8 that appears complete or not at all.
 
     Args:
-        path (`str` or `os.PathLike`): The file, replaced if it exists.
+        path (`str` or `os.PathLike`): As for [`new_file`].
         text (`str`): Its content.
     """
     with new_file(path) as file:

@@ -10,9 +10,7 @@ import pytest
 from hf_sparse_hopfield import files
 from hf_sparse_hopfield.files import check_output, new_directory, new_file, write_text
 
-
-def leftovers(directory):
-    return [path.name for path in directory.iterdir() if path.name.startswith(".")]
+from .leftovers import leftovers
 
 
 def test_an_old_directory_survives_a_failure(tmp_path, monkeypatch):
@@ -96,8 +94,8 @@ def test_a_file_is_complete_or_not_there(tmp_path):
     assert (tmp_path / "a.png").read_text() == "old"
     write_text(tmp_path / "a.png", "ä")
     assert (tmp_path / "a.png").read_bytes() == "ä".encode() and leftovers(tmp_path) == []
-    with pytest.raises(FileNotFoundError):
-        write_text(tmp_path / "no" / "a.png", "lost")
+    write_text(tmp_path / "new" / "folder" / "a.png", "there")
+    assert (tmp_path / "new" / "folder" / "a.png").read_text() == "there"
 
 
 def test_a_file_has_the_permissions_of_any_new_file_and_links_stay(tmp_path):

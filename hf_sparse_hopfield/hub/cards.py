@@ -404,7 +404,7 @@ def _loading(auto_class: str | None, class_name: str, repo_id: str, sparse: bool
         lines = f'from transformers import {auto_class}\n\nmodel = {auto_class}.from_pretrained("{repo_id}")'
         return f"```python\n{lines}\n```"
     if auto_class is None:
-        lines = f'from hf_sparse_hopfield.checkpoints.conversion import load_model\n\nmodel = load_model("{repo_id}")'
+        lines = f'from hf_sparse_hopfield.checkpoints import load_model\n\nmodel = load_model("{repo_id}")'
         return f"No Auto class of transformers knows `{class_name}`:\n\n```python\n{lines}\n```"
     with_plugin = (
         "import hf_sparse_hopfield  # pip install hf-sparse-hopfield\n"

@@ -20,7 +20,8 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from hf_sparse_hopfield.calibration.calibrate import calibrate
-from hf_sparse_hopfield.checkpoints.conversion import gguf_options, load_model, load_tokenizer
+from hf_sparse_hopfield.checkpoints.gguf import gguf_options
+from hf_sparse_hopfield.checkpoints.loading import load_model, load_tokenizer
 from hf_sparse_hopfield.cli.arguments import REFINEMENT, SPARSEMAX_REFINEMENT
 from hf_sparse_hopfield.demo.text import TEXT
 from hf_sparse_hopfield.diagnostics import sparsity_report

@@ -123,3 +123,12 @@ def test_offline_is_told(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(OSError, match="(?s)offline.*hf upload me/x"):
         push_folder(tmp_path, "me/x")
+
+
+def test_model_card_names_a_hub_id_but_no_path(tmp_path):
+    model = to_sparse_hopfield(tiny_model("bert"), {"alpha": 1.5})
+    card = model_card(model, base_model="owner/name", comparison={"cosine": 0.99})
+    assert card.data.base_model == "owner/name" and "0.99" in card.text
+    assert model_card(model, base_model=str(tmp_path)).data.base_model is None
+    card = model_card(model, command=f"convert {tmp_path}/in out --text={tmp_path}/text.txt --alpha=1.5")
+    assert "convert in out --text=text.txt --alpha=1.5" in card.text and str(tmp_path) not in card.text
