@@ -24,8 +24,9 @@ from transformers.utils import cached_file
 
 from hf_sparse_hopfield.diagnostics import layer_sparsity
 from hf_sparse_hopfield.files import write_text
-from hf_sparse_hopfield.hub.cards import CARD_FILE, is_dense, model_card, shares_of
+from hf_sparse_hopfield.hub.cards import CARD_FILE, is_dense, model_card
 from hf_sparse_hopfield.hub.push import push_folder
+from hf_sparse_hopfield.hub.support import shares_of
 from hf_sparse_hopfield.layers import RetrievalParameters
 from hf_sparse_hopfield.models import standardization
 from hf_sparse_hopfield.training import SparseHopfieldArguments, last_whole_checkpoint

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from huggingface_hub import snapshot_download
 
-from ..hub.cards import CARD_FILE, PLOT_FILE
+from ..hub.cards import CARD_FILE
+from ..hub.support import PLOT_FILE
 from ..integration.auto import REMOTE_CODE_FILE
 
 
