@@ -47,6 +47,15 @@ def test_convert_command_with_calibration(source, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["calibration"]["mean_support"] == pytest.approx(0.3, abs=0.05)
 
 
+def test_to_dense(source, tmp_path, capsys):
+    assert main(["convert", str(source), str(tmp_path / "sparse"), "--alpha", "1.5"]) == 0
+    capsys.readouterr()
+    assert main(["convert", str(tmp_path / "sparse"), str(tmp_path / "again"), "--to_dense", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["model"] == "LlamaForCausalLM" and result["difference"] < 1e-4
+    assert result["output"] == str(tmp_path / "again") and (tmp_path / "again" / "tokenizer.json").exists()
+
+
 def test_budget_command(source, tmp_path, capsys):
     text = ["--text", str(tmp_path / "text.txt"), "--length", "32", "--batches", "2"]
     assert main(["convert", str(source), str(tmp_path / "b"), "--budget", "0.02", *text, "--json"]) == 0

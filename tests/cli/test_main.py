@@ -68,3 +68,17 @@ def test_command():
         [sys.executable, "-m", "hf_sparse_hopfield.cli"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_help_does_not_wait_for_torch(command):
+    code = f"""
+import sys
+from hf_sparse_hopfield.cli import main
+try:
+    main({[*command, "--help"]})
+except SystemExit:
+    print("loaded:", *{{"torch", "transformers"}} & sys.modules.keys())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded:"

@@ -1,4 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+import json
 import resource
 import signal
 import subprocess
@@ -8,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from conversion import convert_gguf as script_for_gguf
+from conversion import convert_hflayers, convert_sparse_to_dense
+from hf_sparse_hopfield import checkpoints
+from hf_sparse_hopfield.checkpoints import convert_checkpoint
+from hf_sparse_hopfield.cli import run_script
 from hf_sparse_hopfield.demo.text import TEXT
 
 from ..leftovers import leftovers
@@ -22,6 +28,30 @@ def test_help_of_the_scripts(script):
         [sys.executable, ROOT / "conversion" / script, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert "examples:" in done.stdout and "--overwrite" in done.stdout
+
+
+def test_sparse_to_dense(source, tmp_path, capsys):
+    convert_checkpoint(str(source), tmp_path / "sparse")
+    argv = [str(tmp_path / "sparse"), str(tmp_path / "again"), "--json"]
+    assert run_script(convert_sparse_to_dense, argv) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "LlamaForCausalLM"
+    assert run_script(convert_sparse_to_dense, argv) == 1 and "--overwrite" in capsys.readouterr().err
+
+
+def test_gguf_passes_its_arguments(tmp_path, monkeypatch, capsys):
+    def convert_gguf(source, output, *, overwrite, verify):
+        assert (source, output, overwrite, verify) == ("model.gguf", "out", True, False)
+        return {"difference": 0.5}
+
+    monkeypatch.setattr(checkpoints, "convert_gguf", convert_gguf)
+    assert run_script(script_for_gguf, ["model.gguf", "out", "--overwrite", "--no_verify", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"output": "out", "difference": 0.5}
+
+
+def test_a_renaming_needs_two_names(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run_script(convert_hflayers, ["old.pt", "new", "--rename", "pool."])
+    assert stop.value.code == 2 and "must be OLD=NEW, got 'pool.'" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_nothing(source, tmp_path):
