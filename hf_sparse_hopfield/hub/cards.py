@@ -69,7 +69,7 @@ def model_card(
     into: ModelCard | None = None,
 ) -> SparseModelCard:
     """
-    Write the card of a model. The card of a dense model, the baseline of a comparison, says that it is dense and nothing
+    Make the card of a model. The card of a dense model, the baseline of a comparison, says that it is dense and nothing
     about retrieval.
 
     Args:
@@ -84,8 +84,10 @@ def model_card(
             `calibration`.
         support (`dict[str, list[float]]`, *optional*): From [`support_sizes`], if they are counted already.
         comparison (`dict`, *optional*): From [`compare_with_dense`].
-        metrics (`dict[str, float]`, *optional*): Results of an evaluation. Texts, such as how it was measured, are shown in the card only.
-        dataset (`str`, *optional*): Hub id of the dataset of the evaluation. With it, the metrics are in the metadata as well.
+        metrics (`dict[str, float | str]`, *optional*):
+            Results of an evaluation. Texts, such as how it was measured, are not part of the metadata.
+        dataset (`str`, *optional*):
+            Hub id of the dataset of the evaluation. With it, the metrics are in the metadata as well.
         command (`str`, *optional*): The command that made the checkpoint.
         license (`str`, *optional*): By default the license of the base model, if its card names one.
         pipeline_tag (`str`, *optional*): The task on the Hub. By default, the task of the model's class.
@@ -100,7 +102,7 @@ def model_card(
     ```python
     >>> from transformers import BertConfig, BertModel
     >>> from hf_sparse_hopfield import to_sparse_hopfield
-    >>> from hf_sparse_hopfield.hub.cards import model_card
+    >>> from hf_sparse_hopfield.hub import model_card
 
     >>> model = BertModel(BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=4, vocab_size=100))
     >>> model_card(to_sparse_hopfield(model), base_model="google-bert/bert-base-uncased").data.tags
