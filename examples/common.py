@@ -23,8 +23,10 @@ from transformers import HfArgumentParser, PreTrainedModel, Trainer, TrainingArg
 from transformers.utils import cached_file
 
 from hf_sparse_hopfield.diagnostics import layer_sparsity
-from hf_sparse_hopfield.hub.cards import CARD_FILE, is_dense, model_card, shares_of
+from hf_sparse_hopfield.files import write_text
+from hf_sparse_hopfield.hub.cards import CARD_FILE, is_dense, model_card
 from hf_sparse_hopfield.hub.push import push_folder
+from hf_sparse_hopfield.hub.support import shares_of
 from hf_sparse_hopfield.layers import RetrievalParameters
 from hf_sparse_hopfield.models import standardization
 from hf_sparse_hopfield.training import SparseHopfieldArguments, last_whole_checkpoint
@@ -125,10 +127,8 @@ def on_first_process(training: TrainingArguments, function: Callable, *args: Any
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Write JSON beside the file, then rename, so that no half-written file is ever there."""
-    part = Path(f"{path}.part")
-    part.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    """Write a JSON file that appears complete or not at all."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def load_scale(arguments: Arguments, rows: torch.Tensor | None) -> Scale | None:

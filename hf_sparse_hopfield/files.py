@@ -1,5 +1,9 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Directories that are there as a whole or not at all, and that replace nothing unasked."""
+"""Files and directories that appear complete or not at all.
+
+Everything is written in a hidden scratch directory beside the target and then renamed. The scratch directory is locked while
+its process lives, so that the next run can tell what a killed process left behind and remove it.
+"""
 
 import glob
 import os
@@ -13,8 +17,57 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows: what a killed process leaves stays there
-    fcntl = None
+except ImportError:  # Windows has no flock: leftovers of a killed process stay
+    fcntl = None  # type: ignore[assignment]
+
+
+_OLD = ".old"  # in the scratch directory: the directory that is being replaced
+
+
+@contextmanager
+def new_file(path: str | os.PathLike) -> Iterator[Path]:
+    """
+    Write a file that appears under its name only when the block succeeds. An existing file is replaced, missing parent
+    directories are created.
+
+    Args:
+        path (`str` or `os.PathLike`): The file. A symbolic link stays, and the file it points to is replaced.
+
+    Yields:
+        `Path`: Where to write: a file of the same name in a directory beside it, which is removed at the end.
+
+    Example:
+
+    ```python
+    >>> from hf_sparse_hopfield.files import new_file
+
+    >>> with new_file("notes.txt") as file:
+    ...     _ = file.write_text("complete")
+    >>> open("notes.txt").read()
+    'complete'
+
+    ```
+    """
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _scratch_directory(target) as scratch:
+        file = scratch / target.name
+        yield file
+        with file.open("rb+") as written:
+            os.fsync(written.fileno())  # a rename may reach the disk before the content does
+        os.replace(file, target)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """
+    Write a text file in UTF-8 that appears complete or not at all.
+
+    Args:
+        path (`str` or `os.PathLike`): As for [`new_file`].
+        text (`str`): Its content.
+    """
+    with new_file(path) as file:
+        file.write_text(text, encoding="utf-8")
 
 
 @contextmanager
@@ -22,111 +75,125 @@ def new_directory(
     output: str | os.PathLike, overwrite: bool = False, *, mark: str = "config.json", source: str | None = None
 ) -> Iterator[Path]:
     """
-    A directory that appears under its name only when the context ends well.
+    Write a directory that appears under its name only when the block succeeds.
 
     Args:
-        output (`str`): Its name.
-        overwrite (`bool`, *optional*, defaults to `False`): Replace what has this name already.
+        output (`str` or `os.PathLike`): The directory.
+        overwrite (`bool`, *optional*, defaults to `False`): Replace an existing directory.
         mark, source: As for [`check_output`].
 
     Yields:
-        `Path`: Where to write, beside `output`. If the context fails, it is removed.
+        `Path`: The directory to write in, beside `output`. It is removed if the block fails.
+
+    Example:
+
+    ```python
+    >>> from hf_sparse_hopfield.files import new_directory
+
+    >>> with new_directory("checkpoint") as directory:
+    ...     _ = (directory / "config.json").write_text("{}")
+
+    ```
     """
-    output = Path(output).absolute()
-    check_output(output, overwrite, mark=mark, source=source)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{output.name}.partial-", dir=output.parent))
-    try:
-        with _locked(beside):
-            yield beside
-            beside.chmod(0o777 & ~_umask())
-            _refuse_unreplaceable(output, overwrite, mark)  # it may have come in the meantime
-            if output.exists():
-                _replace(output, beside)
-            else:
-                os.replace(beside, output)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def _replace(output: Path, new: Path) -> None:
-    old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old-", dir=output.parent))
-    aside = old / output.name
-    with _locked(old):
-        try:
-            os.replace(output, aside)
-            os.replace(new, output)
-        except BaseException:
-            if aside.exists() and not output.exists():
-                os.replace(aside, output)
-            if not aside.exists():
-                old.rmdir()
-            raise
-        shutil.rmtree(old)
+    target = Path(output).absolute()
+    check_output(target, overwrite, mark=mark, source=source)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _scratch_directory(target) as scratch:
+        directory = scratch / target.name
+        directory.mkdir()
+        yield directory
+        _refuse_unreplaceable(target, overwrite, mark)  # it may have appeared in the meantime
+        if target.exists():
+            os.replace(target, scratch / _OLD)
+        os.replace(directory, target)
 
 
 def check_output(
     output: str | os.PathLike, overwrite: bool, *, mark: str = "config.json", source: str | None = None
 ) -> None:
     """
-    Refuse a directory that must not be replaced, and clear up what a killed process has left beside it.
+    Refuse an output directory that must not be replaced, and remove what a killed process left beside it.
 
     Args:
-        output (`str`): Directory that is to be written.
-        overwrite (`bool`): Whether it may be replaced.
-        mark (`str`, *optional*, defaults to `"config.json"`): A file that what may be replaced has, unless it is empty.
-        source (`str`, *optional*): What is read. A directory that it is in must not be replaced.
+        output (`str` or `os.PathLike`): The directory to write.
+        overwrite (`bool`): Whether an existing directory may be replaced.
+        mark (`str`, *optional*, defaults to `"config.json"`):
+            A file that identifies a directory that may be replaced. Without it, only an empty directory is replaced.
+        source (`str`, *optional*): The file or directory that is read. A directory that contains it is never replaced.
     """
-    output = Path(output).absolute()
-    for old in output.parent.glob(f".{glob.escape(output.name)}.old-*"):
-        with _locked(old) as abandoned:
-            if abandoned and not output.exists() and (old / output.name).exists():
-                os.replace(old / output.name, output)
-                print(f"an interrupted run had put {str(output)!r} aside; it is back.", file=sys.stderr)
-            if abandoned:
-                shutil.rmtree(old, ignore_errors=True)
-    for partial in output.parent.glob(f".{glob.escape(output.name)}.partial-*"):
-        with _locked(partial) as abandoned:
-            if abandoned:
-                shutil.rmtree(partial, ignore_errors=True)
-                print(f"removed {partial.name}, which an interrupted run had left.", file=sys.stderr)
-    if source is not None and os.path.exists(source) and Path(source).resolve().is_relative_to(output.resolve()):
-        raise ValueError(f"output {str(output)!r} is the source or has it inside: choose another name.")
-    _refuse_unreplaceable(output, overwrite, mark)
+    target = Path(output).absolute()
+    _remove_leftovers(target)
+    if source is not None and os.path.exists(source) and Path(source).resolve().is_relative_to(target.resolve()):
+        raise ValueError(f"output {str(target)!r} is the source or contains it: choose another name.")
+    _refuse_unreplaceable(target, overwrite, mark)
 
 
-def _refuse_unreplaceable(output: Path, overwrite: bool, mark: str) -> None:
-    if not output.exists():
+def _refuse_unreplaceable(target: Path, overwrite: bool, mark: str) -> None:
+    if not target.exists():
         return
     if not overwrite:
-        raise FileExistsError(f"output {str(output)!r} exists already: choose another name or add --overwrite.")
-    if not output.is_dir():
-        raise NotADirectoryError(f"output {str(output)!r} is a file; it is to be a directory.")
-    if any(output.iterdir()) and not (output / mark).exists():
+        raise FileExistsError(f"output {str(target)!r} already exists: choose another name or add --overwrite.")
+    if not target.is_dir():
+        raise NotADirectoryError(f"output {str(target)!r} is a file; it must be a directory.")
+    if any(target.iterdir()) and not (target / mark).exists():
         raise FileExistsError(
-            f"output {str(output)!r} has no {mark}, so it is something else than what would replace it: choose another name."
+            f"output {str(target)!r} has no {mark}, so it is not a directory that this would replace: choose another name."
         )
 
 
 @contextmanager
+def _scratch_directory(target: Path) -> Iterator[Path]:
+    """A locked directory beside the target: a rename from it to the target is atomic."""
+    _remove_leftovers(target)
+    created = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    scratch = created.with_name(f".{target.name}.partial-{created.name.rpartition('.')[2]}")
+    with _locked(created):
+        try:
+            created.rename(scratch)  # locked before it gets the name by which others find leftovers
+            yield scratch
+        finally:
+            shutil.rmtree(created, ignore_errors=True)
+            _remove_scratch(scratch, target)
+
+
+def _remove_scratch(scratch: Path, target: Path) -> bool:
+    """Remove a scratch directory. Returns whether a directory that was about to be replaced had to be put back."""
+    old = scratch / _OLD
+    interrupted = old.exists() and not target.exists()
+    if interrupted:
+        os.replace(old, target)
+    shutil.rmtree(scratch, ignore_errors=True)
+    return interrupted
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the scratch directories of processes that were killed."""
+    for scratch in target.parent.glob(f".{glob.escape(target.name)}.partial-*"):
+        with _locked(scratch) as abandoned:
+            if not abandoned:
+                continue
+            if _remove_scratch(scratch, target):
+                print(f"restored {str(target)!r}, which an interrupted run was replacing.", file=sys.stderr)
+            print(f"removed {scratch.name}, left by an interrupted run.", file=sys.stderr)
+
+
+@contextmanager
 def _locked(directory: Path) -> Iterator[bool]:
-    """Yields whether the directory could be locked. The lock ends with the process, however that ends."""
+    """Yields whether the directory could be locked. The lock ends with the process, however the process ends."""
     if fcntl is None:
         yield False
         return
-    handle = os.open(directory, os.O_RDONLY)
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:  # its owner has just finished
+        yield False
+        return
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         locked = True
-    except OSError:  # another process writes there, or the file system knows no locks
+    except OSError:  # another process writes there, or the file system does not support locks
         locked = False
     try:
         yield locked
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -48,6 +48,8 @@ import torch
 from tqdm.auto import tqdm
 from transformers import HfArgumentParser
 
+from hf_sparse_hopfield import files
+
 
 VERDICTS = ("reproduced", "partly", "not", "not run")
 CLAIMS_HEADER = ("claim of the paper", "verdict", "explanation")
@@ -387,12 +389,11 @@ def save_figure(made: Any, path: Path, dpi: int = 100) -> None:
     from PIL import Image  # matplotlib brings it
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     content = io.BytesIO()
     made.savefig(content, dpi=dpi, format="png")
     # a palette: a third of the size, and no difference that one sees
-    Image.open(content).convert("RGB").quantize(160).save(temporary, format="png", optimize=True)
-    os.replace(temporary, path)
+    with files.new_file(path) as file:
+        Image.open(content).convert("RGB").quantize(160).save(file, format="png", optimize=True)
 
 
 def load(path: str | os.PathLike) -> dict[str, Any]:
@@ -443,11 +444,9 @@ def to_json(content: Any) -> str:
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write a file that appears whole or not at all."""
+    """Write a file that appears complete or not at all, and its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(content, encoding="utf-8")
-    os.replace(temporary, path)
+    files.write_text(path, content)
 
 
 def _read(path: Path) -> dict[str, Any]:

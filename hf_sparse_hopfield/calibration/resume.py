@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..files import new_file
+
 
 _SAMPLED = 64  # numbers of a weight that go into its fingerprint
 
@@ -57,9 +59,8 @@ class Record:
         if self.path is None:
             return
         self.state |= state
-        beside = self.path.with_name(self.path.name + ".part")
-        torch.save(self.state, beside)
-        os.replace(beside, self.path)
+        with new_file(self.path) as file:
+            torch.save(self.state, file)
 
 
 def _read(path: Path) -> dict[str, Any]:

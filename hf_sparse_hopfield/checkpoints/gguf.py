@@ -1,41 +1,49 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""A GGUF file into a dense checkpoint. Reading GGUF takes a minute: do it once, and convert what it gives."""
+"""GGUF files to dense checkpoints. Reading GGUF takes a minute: do it once, and convert the result."""
 
-import argparse
+import os
 from pathlib import Path
+from typing import Any
 
-from ..cli.arguments import add_output_arguments, check_push, push, show
+from transformers import GgufConfig
+
 from ..extras import require
+from ..files import check_output
+from .loading import load_model, load_tokenizer
+from .saving import inputs_to_verify, save_verified
 
 
-HELP = "dequantise a GGUF file"
-DESCRIPTION = """Read a GGUF file, dequantise it to float32 and write it, with its tokenizer, as a checkpoint that transformers loads.
-Needs the package gguf."""
-EXAMPLES = """examples:
-  %(prog)s ./SmolLM2-135M-Instruct.Q4_1.gguf ./smollm2"""
+def gguf_options(file: str) -> dict[str, Any]:
+    """
+    Options with which [`load_model`] reads a GGUF file, dequantised to float32.
+
+    Args:
+        file (`str`): Name of the file in the directory of the checkpoint.
+    """
+    return {"gguf_file": file, "quantization_config": GgufConfig(dequantize=True), "dtype": "float32"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("source", help="the GGUF file")
-    parser.add_argument("output", help="directory to write")
-    add_output_arguments(parser)
+def convert_gguf(
+    source: str | os.PathLike, output: str | os.PathLike, *, overwrite: bool = False, verify: bool = True
+) -> dict[str, Any]:
+    """
+    Dequantise a GGUF file and write it, with its tokenizer, as a dense checkpoint.
 
+    Args:
+        source (`str`): The GGUF file.
+        output (`str`): Directory to write.
+        overwrite (`bool`, *optional*, defaults to `False`): Replace an existing directory.
+        verify (`bool`, *optional*, defaults to `True`): Load the result and compare its outputs.
 
-def run(arguments: argparse.Namespace) -> None:
-    """Convert."""
+    Returns:
+        `dict`: `difference`, the largest difference of the outputs after loading the result; empty without verification.
+    """
     require("gguf", "gguf")
-    from ..files import check_output
-    from .conversion import gguf_options, inputs_to_verify, load_model, load_tokenizer, save_verified
-
-    check_push(arguments)
-    source = Path(arguments.source)
+    source = Path(source)
     if not source.is_file():
         raise FileNotFoundError(f"source {str(source)!r} is not a file.")
-    check_output(arguments.output, arguments.overwrite, source=str(source))
-    options = gguf_options(source.name)
-    holder = [load_model(str(source.parent), **options)]
+    check_output(output, overwrite, source=str(source))
+    holder = [load_model(str(source.parent), **gguf_options(source.name))]
     tokenizer = load_tokenizer(str(source.parent), gguf_file=source.name)
-    inputs = None if arguments.no_verify else inputs_to_verify(holder[0])
-    result = save_verified(holder, tokenizer, arguments.output, overwrite=arguments.overwrite, inputs=inputs)
-    show(arguments, {"output": arguments.output, **result, **push(arguments, arguments.output)}, arguments.source)
+    inputs = inputs_to_verify(holder[0]) if verify else None
+    return save_verified(holder, tokenizer, output, overwrite=overwrite, inputs=inputs)

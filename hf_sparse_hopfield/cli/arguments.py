@@ -4,12 +4,10 @@
 import argparse
 import dataclasses
 import json
-import os
 import shlex
 import sys
 import typing
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -193,18 +191,6 @@ def check_file(path: str | None) -> None:
     """Refuse a file whose directory does not exist, before any work."""
     if path is not None and not Path(path).absolute().parent.is_dir():
         raise FileNotFoundError(f"{path!r} cannot be written: there is no directory {str(Path(path).parent)!r}.")
-
-
-@contextmanager
-def new_file(path: str) -> Iterator[Path]:
-    """Yield where to write; the file gets its name only if the context ends without an error."""
-    target = Path(path)
-    beside = target.with_name(f".partial-{target.name}")
-    try:
-        yield beside
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def show(arguments: argparse.Namespace, result: dict[str, Any], title: str) -> None:

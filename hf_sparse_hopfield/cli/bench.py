@@ -7,7 +7,7 @@ from pathlib import Path
 
 HELP = "time retrieval against dense attention"
 DESCRIPTION = """Time retrieval against dense attention on this machine, measure peak memory, write JSON, Markdown and a plot, and
-say which of the promised figures were met."""
+report which of the promised figures are met."""
 EXAMPLES = """examples:
   %(prog)s --quick
   %(prog)s --threads 2 --output results --strict"""
@@ -16,9 +16,11 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--output", type=Path, default=Path("benchmark"), help="folder for JSON, Markdown and plot")
-    parser.add_argument("--quick", action="store_true", help="small sizes only, about a minute")
-    parser.add_argument("--seconds", type=float, default=2.0, help="about how long each measurement takes")
-    parser.add_argument("--threads", type=int, help="threads of torch (default: torch's own choice)")
+    parser.add_argument("--quick", action="store_true", help="small sizes only; takes about a minute")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="approximate duration of each measurement (default: %(default)s)"
+    )
+    parser.add_argument("--threads", type=int, help="threads of torch (default: chosen by torch)")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a promise is missed")
 

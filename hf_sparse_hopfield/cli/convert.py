@@ -3,7 +3,6 @@
 
 import argparse
 
-from . import to_dense
 from .arguments import (
     CALIBRATION_ARGUMENTS,
     INPUT_ARGUMENTS,
@@ -14,6 +13,7 @@ from .arguments import (
     parse_alpha,
     write_sparse,
 )
+from .output import write_checkpoint
 
 
 HELP = "make a dense checkpoint sparse, or a sparse one dense"
@@ -52,14 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the command."""
-    from ..checkpoints.conversion import gguf_options
+    from ..checkpoints.conversion import dense_checkpoint
+    from ..checkpoints.gguf import gguf_options
 
     wanted = [*given(arguments, (*CALIBRATION_ARGUMENTS, *INPUT_ARGUMENTS))]
     if arguments.to_dense:
         wanted += given(arguments, _SETTINGS)
         if wanted:
             raise ValueError(f"--to_dense restores the dense model: --{wanted[0]} has no meaning with it.")
-        to_dense.run(arguments)
+        write_checkpoint(arguments, dense_checkpoint)
         return
     if arguments.alpha == "search":
         wanted.append("alpha search")

@@ -1,17 +1,23 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`inspect`: what every head of a sparse checkpoint does."""
+"""`inspect`: settings and support sizes of every head of a sparse checkpoint."""
 
 import argparse
 import math
 import sys
+from typing import TYPE_CHECKING
 
 from ..extras import require
-from .arguments import add_input_arguments, check_file, console, input_options, make_batches, new_file, show_progress
+from ..files import new_file
+from .arguments import add_input_arguments, check_file, console, input_options, make_batches, show_progress
+
+
+if TYPE_CHECKING:
+    from ..diagnostics import SparsityReport
 
 
 HELP = "alpha, beta, steps, support size, entropy and dead heads of a checkpoint"
-DESCRIPTION = """Run a checkpoint on a text (or random inputs) and report, for every layer and head, how many keys it uses; of a
-language model also its perplexity. A dense checkpoint is shown as it would be with --alpha."""
+DESCRIPTION = """Run a checkpoint on a text (or random inputs) and report how many keys every layer and head uses, and the perplexity
+of a language model. A dense checkpoint is shown as it would be with --alpha."""
 EXAMPLES = """examples:
   %(prog)s ./smollm2-sparse --text wikitext.valid.txt --html report.html
   %(prog)s ./smollm2-sparse --text wikitext.test.txt --batches all --rows 16   (perplexity on a whole text)
@@ -24,15 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="local directory or Hub id of the checkpoint")
     parser.add_argument("--alpha", type=float, help="for a dense checkpoint (default: 1, softmax)")
     add_input_arguments(parser, "run it")
-    parser.add_argument("--rows", type=int, default=256, help="queries of a batch to look at (default: %(default)s)")
-    parser.add_argument("--heads", action="store_true", help="a line for every head, not for every layer")
-    parser.add_argument("--png", help="write heat-maps to this file")
-    parser.add_argument("--html", help="write heat-maps and a table of all heads to this file")
+    parser.add_argument("--rows", type=int, default=256, help="queries to count per batch (default: %(default)s)")
+    parser.add_argument("--heads", action="store_true", help="show one line per head instead of one per layer")
+    parser.add_argument("--png", help="write heat maps to this file")
+    parser.add_argument("--html", help="write heat maps and a table of all heads to this file")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Inspect."""
-    from ..checkpoints.conversion import load_model, load_tokenizer
+    from ..checkpoints.loading import load_model, load_tokenizer
     from ..diagnostics import plot_sparsity, sparsity_report, write_html_report
     from ..integration.binding import has_bound_attention
     from ..integration.convert import to_sparse_hopfield
@@ -44,10 +50,10 @@ def run(arguments: argparse.Namespace) -> None:
         model = to_sparse_hopfield(model, {"alpha": 1.0 if arguments.alpha is None else arguments.alpha})
     elif arguments.alpha is not None:
         raise ValueError(
-            f"{arguments.source!r} is sparse and has an alpha of its own: --alpha {arguments.alpha} is for dense checkpoints."
+            f"{arguments.source!r} is sparse and has its own alpha: --alpha {arguments.alpha} is for dense checkpoints."
         )
     if arguments.text is None and not arguments.random:
-        print("inspecting on random inputs; what heads do on a text, --text FILE shows.", file=sys.stderr)
+        print("inspecting on random inputs; use --text FILE to see what the heads do on a text.", file=sys.stderr)
     batches = make_batches(arguments, model, tokenizer, arguments.batches)
     report = sparsity_report(
         model, batches, rows=arguments.rows, seed=input_options(arguments).seed, progress=show_progress(arguments)
@@ -64,11 +70,11 @@ def run(arguments: argparse.Namespace) -> None:
     _print(report, arguments)
 
 
-def _print(report, arguments: argparse.Namespace) -> None:
+def _print(report: "SparsityReport", arguments: argparse.Namespace) -> None:
     columns = ("alpha", "beta", "steps", "support", "share", "entropy")
-    # without lines between columns a terminal of 80 columns is wide enough
+    # without lines between the columns, the table fits a terminal of 80 characters
     table = require("rich.table", "cli").Table(
-        title=f"{arguments.source}: mean of the heads, or lowest–highest",
+        title=f"{arguments.source}: mean over heads, or lowest–highest",
         box=None,
         padding=(0, 1, 0, 0),
         pad_edge=False,
@@ -90,7 +96,7 @@ def _print(report, arguments: argparse.Namespace) -> None:
     out.print(table)
     out.print(
         f"{report.share:.2%} of the visible keys get weight; {len(report.dead_heads)} dead heads; "
-        f"{report.rows} rows looked at in each attention module."
+        f"{report.rows} rows counted in each attention module."
     )
     if report.loss is not None:
         out.print(f"loss {report.loss:.4f}, perplexity {math.exp(report.loss):.2f}")

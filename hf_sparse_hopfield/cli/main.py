@@ -1,12 +1,13 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The command line, `hf-sparse-hopfield`. Every command imports what it needs only when it runs."""
+"""The entry point of `hf-sparse-hopfield`: parses the arguments, runs a command, turns errors into messages."""
 
 import argparse
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from ..version import __version__
 from . import bench, calibrate, convert, demo, inspect
@@ -27,25 +28,28 @@ def run_safely(run: Callable[[], None], debug: bool) -> int:
 
     Args:
         run (`Callable`): The command.
-        debug (`bool`): Let errors through, with their traceback.
+        debug (`bool`): Raise errors, with their traceback.
 
     Returns:
-        `int`: 0 if all went well, 1 if the command failed, 130 if it was interrupted.
+        `int`: 0 on success, 1 if the command failed, 130 if it was interrupted.
     """
-    # `kill` is to clean up like Ctrl-C does: half-written output is removed on the way out.
-    previous = signal.signal(signal.SIGTERM, _interrupt) if _in_main_thread() else None
+    # `kill` cleans up as Ctrl-C does: half-written output is removed on the way out.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    previous = signal.signal(signal.SIGTERM, _interrupt) if in_main_thread else None
     try:
         run()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # whoever read our output (`| head`) has left; python would complain once more while it flushes at exit
+        # The reader of our output (`| head`) has closed it; without this, python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit:
         raise
-    except BaseException as error:  # also what is no Exception, as a panic in the compiled code of tokenizers
+    except (
+        BaseException
+    ) as error:  # not every error is an Exception: a panic in the compiled code of tokenizers is not
         if debug:
             raise
         print(f"error: {_message(error)}", file=sys.stderr)
@@ -57,24 +61,18 @@ def run_safely(run: Callable[[], None], debug: bool) -> int:
 
 
 def _message(error: BaseException) -> str:
-    # Errors with arguments, files, disks and models speak for themselves; of others the name says more than the text.
+    # The text of these errors is written for users; of other errors, the name of the class tells more.
     if isinstance(error, (ValueError, OSError, ImportError, RuntimeError)) and str(error):
         return str(error)
     return f"{type(error).__name__}: {error} (--debug shows where)"
 
 
-def _interrupt(number, frame) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _in_main_thread() -> bool:
-    import threading
-
-    return threading.current_thread() is threading.main_thread()
-
-
 def add_global_options(parser: argparse.ArgumentParser, default: bool | str) -> None:
-    """What every command understands, before or after its name."""
+    """Add the options that every command accepts, before or after its name."""
     parser.add_argument("--debug", action="store_true", default=default, help="show the traceback of an error")
     parser.add_argument(
         "--json", action="store_true", default=default, help="print the result as JSON, and nothing else to stdout"
@@ -82,26 +80,28 @@ def add_global_options(parser: argparse.ArgumentParser, default: bool | str) -> 
 
 
 def add_parser_for(command: ModuleType, parser: argparse.ArgumentParser) -> None:
-    """Fill a parser with what a command has to say about itself."""
+    """Fill a parser with the description and the arguments of a command."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description, parser.epilog = command.DESCRIPTION, command.EXAMPLES
     command.add_arguments(parser)
     parser.set_defaults(run=command.run)
 
 
-def run_script(command: ModuleType, first: list[str] | None = None, argv: list[str] | None = None) -> int:
+def run_script(command: ModuleType, argv: list[str] | None = None) -> int:
     """
-    Run one command as a script of its own.
+    Run one command as a script.
 
     Args:
         command (module): The command.
-        first (`list[str]`, *optional*): Arguments that the script fixes.
         argv (`list[str]`, *optional*, defaults to `sys.argv[1:]`): Arguments.
+
+    Returns:
+        `int`: As for [`main`].
     """
     parser = argparse.ArgumentParser()
     add_parser_for(command, parser)
     add_global_options(parser, default=False)
-    arguments = parser.parse_args([*(first or []), *(sys.argv[1:] if argv is None else argv)])
+    arguments = parser.parse_args(argv)
     return run_safely(lambda: arguments.run(arguments), arguments.debug)
 
 
@@ -113,7 +113,7 @@ def main(argv: list[str] | None = None) -> int:
         argv (`list[str]`, *optional*, defaults to `sys.argv[1:]`): Arguments.
 
     Returns:
-        `int`: 0 if all went well, 1 if the command failed (the error goes to stderr, its traceback with `--debug`), 2 for
+        `int`: 0 on success, 1 if the command failed (the error goes to stderr; `--debug` shows its traceback), 2 for
         arguments that do not parse, 130 if it was interrupted.
 
     Example:
@@ -134,7 +134,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, command in COMMANDS.items():
         part = commands.add_parser(name, help=command.HELP)
         add_parser_for(command, part)
-        # suppressed, so that not giving one here does not undo one before the name of the command
+        # suppressed: a default here would overwrite an option given before the name of the command
         add_global_options(part, default=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     return run_safely(lambda: arguments.run(arguments), arguments.debug)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Text for the demo: Shakespeare's sonnets 18, 29, 73, 116 and 130, Lincoln's address at Gettysburg, and the beginning of
+"""Text for the demo: Shakespeare's sonnets 18, 29, 73, 116 and 130, Lincoln's Gettysburg Address, and the beginning of
 Genesis in the King James version, all in the public domain."""
 
 TEXT = """Shall I compare thee to a summer's day?

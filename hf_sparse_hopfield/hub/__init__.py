@@ -1,2 +1,32 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The Hugging Face Hub: model cards, and pushing models with them."""
+"""The Hugging Face Hub: model cards, and pushing models with them.
+
+- `cards.py`: the card of a model, with its `metadata.py`, `tables.py` and `support.py` (support sizes and their plot)
+- `push.py`: uploads
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+
+_MODULE_OF = {
+    "PushError": "push",
+    "SparseModelCard": "cards",
+    "model_card": "cards",
+    "push_folder": "push",
+    "push_model": "push",
+    "settings_table": "tables",
+    "support_sizes": "support",
+}
+
+__all__ = sorted(_MODULE_OF)
+
+if TYPE_CHECKING:
+    from .cards import SparseModelCard, model_card
+    from .push import PushError, push_folder, push_model
+    from .support import support_sizes
+    from .tables import settings_table
+
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

@@ -29,6 +29,7 @@ from huggingface_hub.errors import (
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
+from ..files import write_text
 from ..integration.binding import has_sparse_retrieval
 from ..integration.upstream import wrap_trainer
 from .cards import CARD_FILE, UNKNOWN_REPOSITORY, SparseModelCard, model_card, settings_table
@@ -202,9 +203,7 @@ def _name_repository(card: Path, repo_id: str) -> None:
         return
     text = card.read_text(encoding="utf-8")
     if UNKNOWN_REPOSITORY in text:
-        beside = card.with_name(f".{card.name}.partial")
-        beside.write_text(text.replace(UNKNOWN_REPOSITORY, repo_id), encoding="utf-8")
-        os.replace(beside, card)
+        write_text(card, text.replace(UNKNOWN_REPOSITORY, repo_id))
 
 
 def _upload_command(

@@ -2,7 +2,6 @@
 """Associative memories that need no training: `HopfieldMemory`, and `PolynomialMemory` to compare it with."""
 
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from safetensors.torch import save as serialize
 from torch import nn
 
 from ..checks import check_flag, check_integer, is_integer
+from ..files import new_file
 from ..functional.energy import check_beta, energy
 from ..functional.normalizers import check_alpha
 from ..parameters import per_head_values
@@ -324,21 +324,8 @@ class HopfieldMemory(_Patterns):
             "normalize": str(self.normalize),
         }
         content = serialize({"patterns": self.patterns.detach().cpu().contiguous()}, metadata=metadata)
-        path = os.path.realpath(path)  # through a symbolic link, which a rename would replace
-        folder, name = os.path.split(path)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", delete=False) as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-                # A temporary file is readable by its owner only; a saved memory has the permissions of any new file.
-                mask = os.umask(0)
-                os.umask(mask)
-                os.chmod(file.name, 0o666 & ~mask)
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        with new_file(path) as file:
+            file.write_bytes(content)
 
     @classmethod
     def load(

@@ -21,7 +21,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from hf_sparse_hopfield.calibration.calibration import calibrate
 from hf_sparse_hopfield.calibration.recipe import REFINEMENT, SPARSEMAX_REFINEMENT
-from hf_sparse_hopfield.checkpoints.conversion import gguf_options, load_model, load_tokenizer
+from hf_sparse_hopfield.checkpoints.gguf import gguf_options
+from hf_sparse_hopfield.checkpoints.loading import load_model, load_tokenizer
 from hf_sparse_hopfield.demo.text import TEXT
 from hf_sparse_hopfield.diagnostics import sparsity_report
 from hf_sparse_hopfield.observation import Observer, observed

@@ -7,51 +7,14 @@ import pytest
 from huggingface_hub import ModelCard
 
 from hf_sparse_hopfield import calibrate, to_sparse_hopfield
-from hf_sparse_hopfield.hub.cards import model_card, support_sizes, task_of
-from hf_sparse_hopfield.hub.push import push_folder
+from hf_sparse_hopfield.hub import model_card, push_folder, support_sizes
 from hf_sparse_hopfield.models import (
     SparseHopfieldForMultipleInstanceClassification,
     SparseHopfieldMultipleInstanceConfig,
 )
 
-from ..tiny_models import SPECIFICATIONS, tiny_inputs, tiny_model
+from ..tiny_models import tiny_inputs, tiny_model
 from .own_models import multiple_instance
-
-
-TASKS = {
-    "bert": ("AutoModelForMaskedLM", "fill-mask"),
-    "gpt2": ("AutoModelForCausalLM", "text-generation"),
-    "t5": ("AutoModelForSeq2SeqLM", None),
-    "bart": ("AutoModelForSeq2SeqLM", None),
-    "marian": ("AutoModelForSeq2SeqLM", "translation"),
-    "vit": ("AutoModelForImageClassification", "image-classification"),
-    "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition"),
-    "llava": ("AutoModelForImageTextToText", "image-text-to-text"),
-    "mpnet": ("AutoModelForMaskedLM", "fill-mask"),
-}
-
-
-@pytest.mark.parametrize("name", SPECIFICATIONS)
-def test_every_kind_of_model_has_a_task(name):
-    expected = TASKS.get(name, ("AutoModelForCausalLM", "text-generation"))
-    model = to_sparse_hopfield(tiny_model(name))
-    assert task_of(model) == expected
-    card = model_card(model)
-    assert card.data.pipeline_tag == expected[1] and f"{expected[0]}.from_pretrained(" in card.text
-    assert card.text.count("| 4 | 2 | 1 | 1 |") == sum(
-        hasattr(module, "sparse_hopfield") for module in model.modules()
-    )
-
-
-def test_support_sizes_are_counted_over_visible_keys():
-    model, inputs = multiple_instance()
-    (shares,) = support_sizes(model, [inputs, inputs]).values()
-    weights = model(**inputs, output_attentions=True).attentions
-    used = (weights > 0).sum((0, 2, 3)) / inputs["attention_mask"].sum()
-    assert shares == pytest.approx(used.tolist()) and min(shares) < 1
-    assert not any(module._forward_hooks for module in model.modules())
-    with pytest.raises(ValueError, match="batches is empty"):
-        support_sizes(model, [])
 
 
 def test_plot_comes_from_calibration_and_can_be_missing(tmp_path, monkeypatch):
@@ -123,3 +86,12 @@ def test_offline_is_told(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(OSError, match="(?s)offline.*hf upload me/x"):
         push_folder(tmp_path, "me/x")
+
+
+def test_model_card_names_a_hub_id_but_no_path(tmp_path):
+    model = to_sparse_hopfield(tiny_model("bert"), {"alpha": 1.5})
+    card = model_card(model, base_model="owner/name", comparison={"cosine": 0.99})
+    assert card.data.base_model == "owner/name" and "0.99" in card.text
+    assert model_card(model, base_model=str(tmp_path)).data.base_model is None
+    card = model_card(model, command=f"convert {tmp_path}/in out --text={tmp_path}/text.txt --alpha=1.5")
+    assert "convert in out --text=text.txt --alpha=1.5" in card.text and str(tmp_path) not in card.text

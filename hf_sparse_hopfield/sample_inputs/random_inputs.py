@@ -1,117 +1,21 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Inputs to try a model on: windows of a text, or random ones of the right form."""
+"""Random inputs of the form that a model takes."""
 
-import gzip
 import inspect
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
-from .calibration.recipe import InputOptions
-from .evaluation import main_output, on_device
-
-
-def read_text(path: str | os.PathLike) -> str:
-    """A text file in UTF-8, which may be compressed with gzip."""
-    opener = gzip.open if str(path).endswith(".gz") else open
-    with opener(Path(path), "rt", encoding="utf-8") as file:
-        return file.read()
-
-
-def text_batches(
-    model: PreTrainedModel,
-    tokenizer: Any,
-    text: str,
-    *,
-    length: int = InputOptions.length,
-    count: int = 8,
-    batch_size: int = InputOptions.batch_size,
-    seed: int = InputOptions.seed,
-    spread: bool = True,
-) -> list[dict[str, torch.Tensor]]:
-    """
-    Windows of a text as model inputs, with the tokens around them that the tokenizer gives a text. Causal language models
-    get them as labels, too.
-
-    Args:
-        model ([`~transformers.PreTrainedModel`]): What the inputs are for.
-        tokenizer: Its tokenizer, or a processor that has one.
-        text (`str`): The text.
-        length (`int`, *optional*, defaults to 512): Tokens in a window; less if the model's positions end before.
-        count (`int`, *optional*, defaults to 8): Batches, at most.
-        batch_size (`int`, *optional*, defaults to 1): Windows in a batch.
-        seed (`int`, *optional*, defaults to 0): Chooses the windows.
-        spread (`bool`, *optional*, defaults to `True`): Choose windows anywhere; otherwise the first ones.
-    """
-    tokenizer = _text_tokenizer(tokenizer)
-    if model.main_input_name != "input_ids":
-        raise ValueError(f"{type(model).__name__} takes {model.main_input_name!r} and not a text: use random inputs.")
-    text_config = model.config.get_text_config(decoder=not model.config.is_encoder_decoder)
-    limit = getattr(text_config, "max_position_embeddings", None)
-    length = min(length, limit) if isinstance(limit, int) and limit > 0 else length
-    tokens = tokenizer(text, return_tensors="pt", add_special_tokens=False, verbose=False)["input_ids"][0]
-    before, after = _special_tokens(tokenizer)
-    length = min(length - len(before) - len(after), len(tokens))
-    if length < 2:
-        raise ValueError(f"a window has {length} tokens of the text, which has {len(tokens)}; it needs at least 2.")
-    windows = tokens[: len(tokens) // length * length].view(-1, length)
-    before, after = (part.expand(len(windows), -1) for part in (before, after))
-    windows = torch.cat([before, windows, after], 1)
-    if spread:
-        windows = windows[torch.randperm(len(windows), generator=torch.Generator().manual_seed(seed))]
-    batches = []
-    for window in windows[: count * batch_size].split(batch_size):
-        batch = {"input_ids": window}
-        if model.config.is_encoder_decoder:
-            batch["decoder_input_ids"] = window
-        elif _is_causal_language_model(model):
-            batch["labels"] = window
-        batches.append(batch)
-    return batches
-
-
-def _text_tokenizer(processor: Any) -> Any:
-    tokenizer = getattr(processor, "tokenizer", processor)
-    if not hasattr(tokenizer, "encode"):
-        raise ValueError(
-            f"the checkpoint has a {type(processor).__name__} and no tokenizer, which a text needs: use random inputs."
-        )
-    return tokenizer
-
-
-def check_batch(model: PreTrainedModel, batch: dict[str, torch.Tensor]) -> None:
-    """Refuse a batch that a model does not take."""
-    try:
-        with torch.no_grad():
-            model(**on_device(batch, model))
-    except Exception as error:  # whatever is wrong with it
-        raise ValueError(
-            f"{type(model).__name__} does not take {' and '.join(batch)} alone ({type(error).__name__}: {error})."
-        ) from error
-
-
-def _special_tokens(tokenizer: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a tokenizer puts before and after a text, such as `[CLS]` and `[SEP]`."""
-    whole, plain = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
-    starts = (i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
-    start = next(starts, 0)
-    return torch.tensor(whole[:start], dtype=torch.long), torch.tensor(whole[start + len(plain) :], dtype=torch.long)
-
-
-def _is_causal_language_model(model: PreTrainedModel) -> bool:
-    name = type(model).__name__
-    return name.endswith(("ForCausalLM", "LMHeadModel")) and not getattr(model.config, "is_encoder_decoder", False)
+from ..evaluation import main_output, on_device
 
 
 def random_inputs(
     model: PreTrainedModel, *, batch_size: int = 2, length: int = 32, seed: int = 0
 ) -> dict[str, torch.Tensor]:
     """
-    One batch of [`random_batches`].
+    Make one batch of [`random_batches`].
 
     Args:
         model, batch_size, length, seed: As for [`random_batches`].
@@ -123,15 +27,15 @@ def random_batches(
     model: PreTrainedModel, count: int, *, batch_size: int = 2, length: int = 32, seed: int = 0
 ) -> list[dict[str, torch.Tensor]]:
     """
-    Random inputs that a model takes: text, images, videos, sound or time series, as its forward and its configuration tell.
-    The model is run to see whether it takes them.
+    Make random inputs for a model: text, images, videos, sound or time series, as its `forward` and its configuration ask
+    for. The model is run once to check that it takes them.
 
     Args:
-        model ([`~transformers.PreTrainedModel`]): What the inputs are for.
-        count (`int`): How many batches.
+        model ([`~transformers.PreTrainedModel`]): The model that takes the inputs.
+        count (`int`): Number of batches.
         batch_size (`int`, *optional*, defaults to 2): Samples in a batch.
         length (`int`, *optional*, defaults to 32): Tokens of a text.
-        seed (`int`, *optional*, defaults to 0): Of the first batch; the next ones have the next seeds.
+        seed (`int`, *optional*, defaults to 0): Seed of the first batch; the following batches have the following seeds.
     """
     reasons = []
     samplers = [_Sampler(model, batch_size, length, seed + number) for number in range(count)]
@@ -142,26 +46,25 @@ def random_batches(
                 with torch.no_grad():
                     main_output(model(**on_device(made[0], model)))
                 return made
-            except Exception as error:  # made-up inputs may be wrong in any way
+            except Exception as error:  # unsuitable inputs can fail in any way
                 reasons.append(f"given {' and '.join(names)}: {' '.join(str(error).split())[:160]}")
     raise ValueError(
-        f"no random inputs could be made that {type(model).__name__} takes; its main input is {model.main_input_name!r}"
+        f"could not make random inputs that {type(model).__name__} takes; its main input is {model.main_input_name!r}"
         f"{f' ({reasons[0]})' if reasons else ''}."
     )
 
 
 def _names(model: PreTrainedModel) -> Iterator[tuple[str, ...]]:
-    """Names of inputs that go together, likely ones first."""
+    """Sets of input names to try, the most likely first."""
     parameters = inspect.signature(type(model).forward).parameters
     required = [
         name
         for name, p in parameters.items()
         if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name != "self"
     ]
-    main = model.main_input_name
-    main = [main] if isinstance(main, str) else list(main)
+    main = [model.main_input_name] if isinstance(model.main_input_name, str) else list(model.main_input_name)
     text, decoder = ["input_ids"], ["decoder_input_ids"]
-    # All that a model can take first, so that none of its parts is left out.
+    # The largest sets first, so that no part of the model is left out.
     sets = [[*text, *sort, *more] for more in (decoder, []) for sort in (["pixel_values"], ["input_features"])]
     sets += [[*main, "future_values", "future_time_features"], [*main, *decoder], main, text]
     sets += [[name, *more] for more in (decoder, []) for name in ("pixel_values", "input_values", "input_features")]
@@ -175,7 +78,7 @@ def _names(model: PreTrainedModel) -> Iterator[tuple[str, ...]]:
 
 class _Sampler:
     """
-    Makes one batch. A method for each input gives the shapes that are worth trying.
+    Makes one batch. One method per input returns that input in all shapes to try.
 
     Args:
         model, batch_size, length, seed: As for [`random_batches`].
@@ -186,26 +89,26 @@ class _Sampler:
         self.generator = torch.Generator()
 
     def batch(self, names: tuple[str, ...], variant: int) -> dict[str, torch.Tensor]:
-        """The inputs with these names, each in one of its shapes, or in its last one."""
+        """The inputs with these names, each in the shape with this number, or in its last shape."""
         self.generator.manual_seed(self.seed)
         values = {name: self.values(name, names) for name in names}
         return {name: several[min(variant, len(several) - 1)] for name, several in values.items()}
 
     def variants(self, names: tuple[str, ...]) -> int:
-        """In how many ways a batch can be made."""
+        """The number of shapes to try."""
         try:
             return max(len(self.values(name, names)) for name in names)
-        except Exception:  # then making the first one says why
+        except Exception:  # making the first batch reports the error
             return 1
 
     def values(self, name: str, names: tuple[str, ...]) -> list[torch.Tensor]:
-        """An input in all shapes."""
+        """One input in all its shapes."""
         if name == "input_ids" and "pixel_values" in names:
             return self._input_ids_with_images()
         return getattr(self, f"_{name}")()
 
-    def setting(self, *names: str, default: int | None = None) -> Any:
-        """An entry of the configuration, or of that of a part that takes no text."""
+    def setting(self, *names: str, default: Any = None) -> Any:
+        """An entry of the configuration, or of the configuration of a part that does not take text."""
         parts = ("vision_config", "audio_config", "encoder", "backbone_config")
         for config in (self.model.config, *(getattr(self.model.config, part, None) for part in parts)):
             for name in names:
@@ -219,11 +122,11 @@ class _Sampler:
         return noise.to(self.model.dtype)
 
     def tokens(self, length: int) -> torch.Tensor:
-        """Tokens that do not stand for an image or the like."""
+        """Tokens without special ones, such as the placeholder of an image."""
         config = self.model.config
         try:
             text = config.get_text_config()
-        except ValueError:  # there are two
+        except ValueError:  # the model has two text configurations
             text = config.get_text_config(decoder=True)
         limit = getattr(text, "max_position_embeddings", None)
         length = min(length, limit - 2) if isinstance(limit, int) and limit > 2 else length
@@ -240,7 +143,7 @@ class _Sampler:
     _decoder_input_ids = _input_ids
 
     def _input_ids_with_images(self) -> list[torch.Tensor]:
-        """A model may want a token for each of the patches of an image."""
+        """A text after placeholder tokens: some models need one for each patch of an image."""
         marker = self.setting("image_token_id", "image_token_index")
         if not isinstance(marker, int):
             return self._input_ids()
