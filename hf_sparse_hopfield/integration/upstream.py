@@ -6,9 +6,9 @@ here is thin and calls `binding.py`, `auto.py` or `hub/push.py`. At module level
 only, so that `import hf_sparse_hopfield` stays light.
 
 **Versions.** [`SUPPORTED`] holds the releases the package accepts, the same as in `pyproject.toml`; [`check_versions`] runs
-at import. The private names below were checked with transformers 5.2 to 5.23, accelerate 1.15 and huggingface_hub 1.33
-and 2.4 (of the last one we use public names only). If a release drops a method that is wrapped here, an `ImportError`
-names it.
+at import. All names below exist in transformers 5.3 to 5.23; the tests of this file pass with transformers 5.15 and 5.23,
+accelerate 1.15, and huggingface_hub 1.33 and 2.4, of which we use public names only. If a release drops a method that is
+wrapped here, an `ImportError` names it.
 
 **Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
 modelling code, so registration waits for three modules: `transformers.modeling_utils` (attention),
@@ -61,7 +61,7 @@ import importlib.abc
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
@@ -92,16 +92,21 @@ SUPPORTED = {
 
 def check_versions() -> None:
     """Raise an `ImportError` if a package of an unsupported version is installed. A missing package is not an error here."""
-    for package, (floor, cap) in SUPPORTED.items():
-        try:
-            installed = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
+    for package, installed in _installed().items():
+        floor, cap = SUPPORTED[package]
         if not _release(floor) <= _release(installed) < _release(cap):
             needed = f"{package}>={floor},<{cap}"
             raise ImportError(
                 f"hf_sparse_hopfield {__version__} needs {needed}; {installed} is installed: pip install -U '{needed}'."
             )
+
+
+def _installed() -> dict[str, str]:
+    versions = {}
+    for package in SUPPORTED:
+        with suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -191,9 +196,10 @@ def wrap_method(cls: type, name: str, make_wrapper: Callable[[Method], Method]) 
         make_wrapper (`Callable`): Takes the original method and returns the one that replaces it.
     """
     if not hasattr(cls, name):
+        installed = ", ".join(f"{package} {version}" for package, version in _installed().items())
         raise ImportError(
             f"hf_sparse_hopfield {__version__} wraps {cls.__name__}.{name}, which {cls.__module__} of this release does "
-            f"not have: {', '.join(_installed())}. Install an older release, or a newer hf_sparse_hopfield."
+            f"not have: {installed}. Install an older release, or a newer hf_sparse_hopfield."
         )
     if hasattr(vars(cls).get(name), _ORIGINAL):
         return
@@ -213,11 +219,6 @@ def original_method(cls: type, name: str) -> Method:
     """
     method = getattr(cls, name)
     return getattr(method, _ORIGINAL, method)
-
-
-def _installed() -> list[str]:
-    found = {distribution.metadata["Name"]: distribution.version for distribution in metadata.distributions()}
-    return [f"{package} {found[package]}" for package in SUPPORTED if package in found]
 
 
 def _select_attention(original: Method) -> Method:
