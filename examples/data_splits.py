@@ -78,6 +78,16 @@ class DataArguments:
         return {split: os.path.join(self.data_dir or "", name) for split, name in names.items() if name}
 
 
+@dataclass
+class LabelledDataArguments(DataArguments):
+    """Data of classification: samples with a label."""
+
+    label_column: str = field(
+        default="label", metadata={"help": "column with the labels: integers from 0 up, or words"}
+    )
+    num_labels: int | None = field(default=None, metadata={"help": "number of classes (default: from the data)"})
+
+
 def wanted_splits(training: TrainingArguments) -> tuple[str, ...]:
     """The splits to read. Test data are only read for `--do_predict`; otherwise they need not even have labels."""
     return SPLITS if training.do_predict else SPLITS[:2]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data_checks import check_labels
-from data_splits import DataArguments
+from data_splits import LabelledDataArguments
 from datasets import Dataset
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
@@ -91,7 +91,7 @@ def load_model(model: ModelArguments, config: PreTrainedConfig, auto_class: type
     return auto_class.from_config(config)
 
 
-def class_names(model: ModelArguments, data: DataArguments, splits: dict[str, Dataset]) -> list[str]:
+def class_names(model: ModelArguments, data: LabelledDataArguments, splits: dict[str, Dataset]) -> list[str]:
     """Names of the classes in `label_column`, after checking the labels. Without training data they are the model's."""
     names = None
     if "train" not in splits and model.model_name_or_path:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from data_checks import check_columns, label_numbers
-from data_splits import DataArguments, first_batches, load_splits, wanted_splits
+from data_splits import LabelledDataArguments, first_batches, load_splits, wanted_splits
 from datasets import Dataset
 from model_loading import ModelArguments, class_names, label_values, load_config, load_model
 from run_text_classification import classification_metrics
@@ -34,14 +34,10 @@ SMOKE = (
 
 
 @dataclass
-class ImageClassificationArguments(DataArguments):
+class ImageClassificationArguments(LabelledDataArguments):
     """Data of image classification."""
 
     image_column: str = field(default="image", metadata={"help": "column with the images, encoded or as arrays"})
-    label_column: str = field(
-        default="label", metadata={"help": "column with the labels: integers from 0 up, or words"}
-    )
-    num_labels: int | None = field(default=None, metadata={"help": "number of classes (default: from the data)"})
     shift: int = field(default=0, metadata={"help": "shift training images by up to this many pixels"})
     flip: bool = field(default=False, metadata={"help": "mirror half of the training images"})
 

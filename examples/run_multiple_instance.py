@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from data_checks import check_columns, label_numbers
-from data_splits import DataArguments, load_splits, wanted_splits
+from data_splits import LabelledDataArguments, load_splits, wanted_splits
 from datasets import Dataset
 from feature_scale import Scale, load_scale
 from model_loading import ModelArguments, class_names, label_values, load_model, own_config
@@ -34,14 +34,10 @@ SMOKE = (
 
 
 @dataclass
-class MultipleInstanceArguments(DataArguments):
+class MultipleInstanceArguments(LabelledDataArguments):
     """Data and model of multiple-instance classification."""
 
     instances_column: str = field(default="instances", metadata={"help": "column with the instances of a bag"})
-    label_column: str = field(
-        default="label", metadata={"help": "column with the labels: integers from 0 up, or words"}
-    )
-    num_labels: int | None = field(default=None, metadata={"help": "number of classes (default: from the data)"})
     aggregation: str | None = field(
         default=None,
         metadata={

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from data_checks import check_columns, check_texts, label_numbers
-from data_splits import DataArguments, first_batches, load_splits, wanted_splits
+from data_splits import LabelledDataArguments, first_batches, load_splits, wanted_splits
 from datasets import Dataset
 from model_loading import class_names, label_values, load_config, load_model
 from script_arguments import parse_arguments
@@ -26,15 +26,11 @@ SMOKE = (
 
 
 @dataclass
-class TextClassificationArguments(DataArguments):
+class TextClassificationArguments(LabelledDataArguments):
     """Data of text classification."""
 
     text_column: str = field(default="text", metadata={"help": "column with the text"})
     text_pair_column: str | None = field(default=None, metadata={"help": "column with a second text, if any"})
-    label_column: str = field(
-        default="label", metadata={"help": "column with the labels: integers from 0 up, or words"}
-    )
-    num_labels: int | None = field(default=None, metadata={"help": "number of classes (default: from the data)"})
     max_length: int = field(default=128, metadata={"help": "maximum number of tokens; longer texts are truncated"})
 
 

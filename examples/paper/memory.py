@@ -32,6 +32,7 @@ from memory_settings import (
     MODELS,
     NOISE_SIZE,
     NOISES,
+    PIXEL_RANGE,
     PROTOCOLS,
     QUERIES,
     SIZES,
@@ -105,7 +106,7 @@ def completion(
     """
     generator = torch.Generator().manual_seed(seed)
     threshold = CAPTION[dataset][0]
-    unit = {"unit": 1.0, "signed": 2.0, "byte": 255.0}[scale]
+    unit = PIXEL_RANGE[scale]
     axis = SIZES[:4] if quick and task == "capacity" else SIZES if task == "capacity" else NOISES
     result: dict[str, Any] = {"axis": axis, "top": []}
     for model in MODELS:
@@ -142,7 +143,7 @@ def pixel_scale(dataset: str, seed: int, data_dir: str | None) -> dict[str, Any]
             "gap": (beta * (top[:, 0] - top[:, 1])).median(),
             "mean_image_error": (patterns - patterns.mean(0)).square().sum(-1).mean(),
             "nearest_error": torch.cdist(patterns, patterns).fill_diagonal_(torch.inf).amin(-1).square().min(),
-            "one_level_error": patterns.shape[1] * ({"unit": 1, "signed": 2, "byte": 255}[scale] / 255) ** 2,
+            "one_level_error": patterns.shape[1] * (PIXEL_RANGE[scale] / 255) ** 2,
             "threshold": threshold,
             "beta": beta,
         }
@@ -176,7 +177,7 @@ def pictures(dataset: str, scale: str, beta: float, data_dir: str | None) -> dic
     generator = torch.Generator().manual_seed(0)
     images = draw(dataset, data_dir, scale, NOISE_SIZE, generator)
     noise = torch.randn(images[0].shape, generator=generator)
-    unit = {"unit": 1.0, "signed": 2.0}[scale]
+    unit = PIXEL_RANGE[scale]
     queries = torch.stack([images[0] + unit * sigma * noise for sigma in NOISES])
     found = {"query": queries}
     for model in MODELS:

@@ -161,30 +161,13 @@ def report(record: dict[str, Any], folder: Path) -> str:
     parts = ["## 1. Memory capacity and noise robustness\n"]
     if difference(record, "capacity") and difference(record, "noise"):
         parts.append(claims(verdicts(record, datasets)))
-    rows = []
-    for dataset in datasets:
-        for result in [r for r in select(record, dataset=dataset) if "unit" in r]:
-            for scale, title in (("unit", "[0, 1]"), ("signed", "[-1, 1]"), ("byte", "[0, 255]")):
-                r = result[scale]
-                numbers = [r["gap"], r["mean_image_error"], r["nearest_error"], r["one_level_error"]]
-                rows.append([TITLES[dataset], title, r["beta"], r["threshold"], *(f"{n:.3g}" for n in numbers)])
-    header = [
-        "images",
-        "pixels",
-        "beta",
-        "threshold",
-        "beta × gap",
-        "error of mean image",
-        "nearest pair",
-        "one grey level",
-    ]
     parts += [
         "### The pixel scale\n",
         "The paper gives a beta and a threshold of the squared error but no pixel scale. The table shows, for 100 patterns and "
         "half-masked queries: beta times the median gap between the two largest scores (at 1 or more, sparsemax is one-hot; far "
         "below 1, every model returns nearly the mean image), the squared error of the mean image, the smallest squared distance "
         "between two stored images, and the squared error of one grey level in every pixel.\n",
-        table(header, rows),
+        scale_table(record, datasets),
         "A threshold is meaningful between the error of one grey level and the distance of the nearest pair, and beta is meaningful "
         "where beta × gap is near 1. On [0, 1] the caption's beta for MNIST is far too low: dense retrieves nothing and sparse only "
         "a few of the noisy images. For colour images on [0, 1], unnormalised dot products let a bright image win nearly every "
@@ -216,6 +199,20 @@ def report(record: dict[str, Any], folder: Path) -> str:
     plot_curves(record, datasets, "noise", folder / "memory_noise.png")
     plot_pictures(record, datasets, folder / "memory_pictures.png")
     return "\n".join(parts)
+
+
+def scale_table(record: dict[str, Any], datasets: list[str]) -> str:
+    """What the paper's betas and thresholds mean on each pixel scale."""
+    header = ["images", "pixels", "beta", "threshold"]
+    header += ["beta × gap", "error of mean image", "nearest pair", "one grey level"]
+    rows = []
+    for dataset in datasets:
+        for result in [r for r in select(record, dataset=dataset) if "unit" in r]:
+            for scale, title in (("unit", "[0, 1]"), ("signed", "[-1, 1]"), ("byte", "[0, 255]")):
+                r = result[scale]
+                numbers = [r["gap"], r["mean_image_error"], r["nearest_error"], r["one_level_error"]]
+                rows.append([TITLES[dataset], title, r["beta"], r["threshold"], *(f"{n:.3g}" for n in numbers)])
+    return table(header, rows)
 
 
 def sparsity_table(record: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "tiny_imagenet": "Tiny-ImageN
 CAPTION = {"mnist": (10.0, 0.01), "cifar10": (20.0, 0.1), "tiny_imagenet": (20.0, 0.1), "digits": (1.0, 0.1)}
 ALPHAS = {"sparse": 2.0, "entmax15": 1.5, "dense": 1.0}
 MODELS = ("sparse", "entmax15", "dense", "polynomial")
+PIXEL_RANGE = {"unit": 1.0, "signed": 2.0, "byte": 255.0}  # of the scales [0, 1], [-1, 1] and [0, 255]
 SIZES = (10, 20, 50, 100, 200, 500, 1000)
 NOISES = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0)
 NOISE_SIZE = 100
