@@ -1,12 +1,13 @@
 #!/usr/bin/env python
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Causal language modelling with Trainer, dense or with sparse Hopfield retrieval. `--smoke` shows that it works."""
+"""Causal language modelling with Trainer, dense or with sparse Hopfield retrieval. `--smoke` runs a tiny example."""
 
 from typing import Any
 
 import torch
-from common import parse_arguments
-from language_modelling import TextArguments, run_language_model
+from language_model_training import run_language_model
+from script_arguments import parse_arguments
+from text_blocks import TextArguments
 from transformers import AutoModelForCausalLM, default_data_collator
 
 
@@ -18,13 +19,13 @@ SMOKE = (
 
 
 def collate(blocks: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """A batch of blocks, each of which is its own label: the model shifts it."""
+    """Make a batch of blocks. Each block is its own label: the model shifts it."""
     batch = default_data_collator(blocks)
     return {**batch, "labels": batch["input_ids"].clone()}
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, evaluate, test; returns the summary."""
+    """Train, evaluate and test. Returns the summary."""
     arguments = parse_arguments(TextArguments, SMOKE, argv)
     return run_language_model(arguments, AutoModelForCausalLM, "gpt2", "text-generation", lambda tokenizer: collate)
 

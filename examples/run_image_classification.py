@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Image classification with Trainer, dense or with sparse Hopfield retrieval. `--smoke` shows that it works.
+"""Image classification with Trainer, dense or with sparse Hopfield retrieval. `--smoke` runs a tiny example.
 
 Images come from the Hub, from a directory (`--data_dir` with one directory per class), from parquet files with encoded
-images, or from `.npz` files, of which the split `train` reads the arrays `x_train` and `y_train`, and so on.
+images, or from `.npz` files with the arrays `x_train` and `y_train` for the split `train`, and so on.
 """
 
 import io
@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import parse_arguments, run
-from data_loading import DataArguments, check_columns, first_batches, label_numbers, load_splits, wanted_splits
+from data_checks import check_columns, label_numbers
+from data_splits import LabelledDataArguments, first_batches, load_splits, wanted_splits
 from datasets import Dataset
-from modelling import class_names, label_values, load_config, load_model
+from model_loading import ModelArguments, class_names, label_values, load_config, load_model
 from run_text_classification import classification_metrics
+from script_arguments import parse_arguments
+from training_run import run
 from transformers import AutoImageProcessor, AutoModelForImageClassification, PreTrainedConfig, ViTImageProcessor
 
 from hf_sparse_hopfield.demo import digit_patterns
@@ -32,18 +34,16 @@ SMOKE = (
 
 
 @dataclass
-class ImageClassificationArguments(DataArguments):
+class ImageClassificationArguments(LabelledDataArguments):
     """Data of image classification."""
 
-    image_column: str = field(default="image", metadata={"help": "column with the images: encoded, or arrays"})
-    label_column: str = field(default="label", metadata={"help": "column with the labels: integers from 0, or words"})
-    num_labels: int | None = field(default=None, metadata={"help": "how many classes (default: as in the data)"})
-    shift: int = field(default=0, metadata={"help": "training images are moved by up to so many pixels"})
-    flip: bool = field(default=False, metadata={"help": "half of the training images are mirrored"})
+    image_column: str = field(default="image", metadata={"help": "column with the images, encoded or as arrays"})
+    shift: int = field(default=0, metadata={"help": "shift training images by up to this many pixels"})
+    flip: bool = field(default=False, metadata={"help": "mirror half of the training images"})
 
 
 def smoke_data() -> dict[str, Dataset]:
-    """The ten digits that the package has embedded, with noise."""
+    """The ten digits embedded in the package, with noise."""
     digits = digit_patterns().reshape(10, 7, 5).numpy()
     generator = np.random.default_rng(0)
 
@@ -58,24 +58,24 @@ def smoke_data() -> dict[str, Dataset]:
 
 
 def read_npz(path: str, split: str) -> Dataset:
-    """Reader of `.npz` files, for [`load_splits`]."""
+    """Read a split of an `.npz` file, for [`load_splits`]."""
     with np.load(path) as arrays:
         images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"]
     if labels.shape != images.shape[:1]:
         raise ValueError(
-            f"there are {len(images)} images, but y_{split} has the shape {labels.shape}, one label an image"
+            f"there are {len(images)} images, but y_{split} has the shape {labels.shape}; give one label per image"
         )
     return Dataset.from_dict({"image": list(images), "label": labels.tolist()})
 
 
 def image_size(config: PreTrainedConfig) -> tuple[int, int]:
-    """Height and width of the images that a model takes."""
+    """Height and width of the images a model takes."""
     size = config.image_size
     return (size[0], size[1]) if isinstance(size, (list, tuple)) else (size, size)
 
 
 def as_bytes(pixels: np.ndarray) -> np.ndarray:
-    """Pixels as bytes: integers from 0 to 255 as they are, floating point numbers from 0 to 1 scaled."""
+    """Convert pixels to bytes: integers from 0 to 255 are kept, floating point numbers from 0 to 1 are scaled."""
     largest = 1 if pixels.dtype.kind == "f" else 255
     if pixels.dtype.kind not in "uif" or not ((pixels >= 0) & (pixels <= largest)).all():
         raise ValueError(
@@ -87,8 +87,8 @@ def as_bytes(pixels: np.ndarray) -> np.ndarray:
 
 def decode(dataset: Dataset, split: str, column: str, config: PreTrainedConfig) -> Dataset:
     """
-    All images as bytes of shape `(channels, height, width)`, in the size the model takes. They are decoded once and before
-    training, so that a damaged one is found there.
+    Decode all images to bytes of shape `(channels, height, width)`, in the size the model takes. This is done once, before
+    training, so that a damaged image is found early.
     """
     image_module = require("PIL.Image", "examples")
     mode = "L" if config.num_channels == 1 else "RGB"
@@ -115,7 +115,7 @@ def decode(dataset: Dataset, split: str, column: str, config: PreTrainedConfig) 
 
 
 def make_collator(mean: list[float], std: list[float], shift: int = 0, flip: bool = False) -> Callable:
-    """Makes batches of images: normalised, and moved and mirrored at random if that is asked for."""
+    """Make a collator that normalises images and, if asked to, shifts and mirrors them at random."""
     mean, std = (torch.tensor(values).reshape(1, -1, 1, 1) for values in (mean, std))
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
@@ -136,14 +136,14 @@ def make_collator(mean: list[float], std: list[float], shift: int = 0, flip: boo
 
 
 class ImageTrainer(SparseHopfieldTrainer):
-    """A trainer that moves and mirrors images in training only."""
+    """A trainer that shifts and mirrors images in training only."""
 
     def __init__(self, *args: Any, training_collator: Callable, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.training_collator = training_collator
 
     def get_train_dataloader(self) -> torch.utils.data.DataLoader:
-        """As Trainer's, with the collator for training."""
+        """As Trainer's, with the training collator."""
         plain, self.data_collator = self.data_collator, self.training_collator
         try:
             return super().get_train_dataloader()
@@ -151,8 +151,17 @@ class ImageTrainer(SparseHopfieldTrainer):
             self.data_collator = plain
 
 
+def load_processor(model_arguments: ModelArguments, config: PreTrainedConfig) -> Any:
+    """Load the image processor of a pretrained model, or make one. It is saved with the model, for pipelines."""
+    if model_arguments.model_name_or_path:
+        return AutoImageProcessor.from_pretrained(model_arguments.model_name_or_path)
+    height, width = image_size(config)
+    half = [0.5] * config.num_channels
+    return ViTImageProcessor(size={"height": height, "width": width}, image_mean=half, image_std=half)
+
+
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, evaluate, test; returns the summary."""
+    """Train, evaluate and test. Returns the summary."""
     arguments = parse_arguments(ImageClassificationArguments, SMOKE, argv)
     model_arguments, data, sparse, training, _ = arguments
     splits = load_splits(data, smoke_data, {".npz": read_npz}, wanted_splits(training))
@@ -165,18 +174,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         images[split] = decoded.add_column("labels", label_numbers(dataset, data.label_column, labels)).with_format(
             "numpy"
         )
-    if model_arguments.model_name_or_path:
-        processor = AutoImageProcessor.from_pretrained(model_arguments.model_name_or_path)
-    else:  # saved with the model, so that pipelines know what it takes
-        height, width = image_size(config)
-        half = [0.5] * config.num_channels
-        processor = ViTImageProcessor(size={"height": height, "width": width}, image_mean=half, image_std=half)
+    processor = load_processor(model_arguments, config)
     mean, std = processor.image_mean, processor.image_std
     model = load_model(model_arguments, config, AutoModelForImageClassification)
     collator = make_collator(mean, std)
     batches = first_batches(images.get("train"), collator, sparse.calibration_batches, 16, labels=False)
     model = sparse.prepare(model, batches)
-    training.remove_unused_columns = False  # the collator makes `pixel_values` of `pixels`
+    training.remove_unused_columns = False  # the collator turns `pixels` into `pixel_values`
     trainer = ImageTrainer(
         model=model,
         args=training,

@@ -1,13 +1,14 @@
 #!/usr/bin/env python
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Masked language modelling with Trainer, dense or with sparse Hopfield retrieval. `--smoke` shows that it works."""
+"""Masked language modelling with Trainer, dense or with sparse Hopfield retrieval. `--smoke` runs a tiny example."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from common import parse_arguments
-from language_modelling import TextArguments, run_language_model
+from language_model_training import run_language_model
+from script_arguments import parse_arguments
+from text_blocks import TextArguments
 from transformers import AutoModelForMaskedLM, DataCollatorForLanguageModeling, EvalPrediction
 
 
@@ -22,17 +23,17 @@ SMOKE = (
 class MaskedLMArguments(TextArguments):
     """Data of masked language modelling."""
 
-    mask_share: float = field(default=0.15, metadata={"help": "share of the tokens to foretell"})
+    mask_share: float = field(default=0.15, metadata={"help": "share of the tokens to mask and predict"})
 
 
 def masked_accuracy(prediction: EvalPrediction) -> dict[str, float]:
-    """Share of the masked tokens that were foretold right."""
+    """Share of the masked tokens that are predicted correctly."""
     masked = prediction.label_ids != -100
     return {"accuracy": float((prediction.predictions == prediction.label_ids)[masked].mean())}
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, evaluate, test; returns the summary."""
+    """Train, evaluate and test. Returns the summary."""
     arguments = parse_arguments(MaskedLMArguments, SMOKE, argv)
 
     def make_collator(tokenizer: Any) -> Callable:

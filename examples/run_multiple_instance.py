@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Multiple-instance classification with Trainer: one label for a bag of instances. Hopfield pooling, sparse or dense
-(`--sparse_hopfield False`), Hopfield self-association, or attention (`--aggregation`).
+"""Multiple-instance classification with Trainer: one label for a bag of instances. Bags are aggregated by Hopfield
+pooling, Hopfield self-association or attention (`--aggregation`); `--sparse_hopfield False` is the dense baseline.
 
-A row of the data is a bag: a column with the instances (a list of lists of numbers) and one with the label. A `.npz` file
-has `features`, one row an instance, `bag_ids`, the number of the bag of each, and `bag_labels`. Features are standardised
-on the training bags. `--smoke` shows that it works.
+Each row of the data is a bag: one column holds the instances (a list of lists of numbers), another the label. A `.npz` file
+holds `features`, one row per instance, `bag_ids`, the bag of each instance, and `bag_labels`. Features are standardised on
+the training bags. `--smoke` runs a tiny example.
 """
 
 from dataclasses import dataclass, field
@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Scale, load_scale, parse_arguments, run
-from data_loading import DataArguments, check_columns, label_numbers, load_splits, wanted_splits
+from data_checks import check_columns, label_numbers
+from data_splits import LabelledDataArguments, load_splits, wanted_splits
 from datasets import Dataset
-from modelling import ModelArguments, class_names, label_values, load_model, own_config
+from feature_scale import Scale, load_scale
+from model_loading import ModelArguments, class_names, label_values, load_model, own_config
+from script_arguments import parse_arguments
+from training_run import run
 from transformers import AutoModelForSequenceClassification, EvalPrediction
 
 from hf_sparse_hopfield.extras import require
@@ -31,21 +34,23 @@ SMOKE = (
 
 
 @dataclass
-class MultipleInstanceArguments(DataArguments):
+class MultipleInstanceArguments(LabelledDataArguments):
     """Data and model of multiple-instance classification."""
 
     instances_column: str = field(default="instances", metadata={"help": "column with the instances of a bag"})
-    label_column: str = field(default="label", metadata={"help": "column with the labels: integers from 0, or words"})
-    num_labels: int | None = field(default=None, metadata={"help": "how many classes (default: as in the data)"})
     aggregation: str | None = field(
         default=None,
-        metadata={"help": "pooling, hopfield, attention or gated_attention (default: the model's; pooling if fresh)"},
+        metadata={
+            "help": "pooling, hopfield, attention or gated_attention (default: the model's; pooling for a new model)"
+        },
     )
-    standardize: bool = field(default=True, metadata={"help": "give features mean 0 and deviation 1 in training"})
+    standardize: bool = field(
+        default=True, metadata={"help": "scale features to mean 0 and deviation 1 on the training data"}
+    )
 
 
 def smoke_data() -> dict[str, Dataset]:
-    """Bags of noise; a positive one has an instance far out in one direction."""
+    """Bags of noise; a positive bag has one instance that is far out in one direction."""
     generator = np.random.default_rng(0)
 
     def split(count: int) -> Dataset:
@@ -60,11 +65,11 @@ def smoke_data() -> dict[str, Dataset]:
 
 def read_npz(path: str, split: str = "train") -> Dataset:
     """
-    Bags of a `.npz` file.
+    Read the bags of a `.npz` file.
 
     Args:
-        path (`str`): With `features` `(instances, input_size)`, `bag_ids` `(instances,)` and `bag_labels` `(bags,)`.
-        split (`str`, *optional*): What they are read for.
+        path (`str`): A file with `features` `(instances, input_size)`, `bag_ids` `(instances,)` and `bag_labels` `(bags,)`.
+        split (`str`, *optional*): The split the bags are for; not used.
     """
     with np.load(path) as content:
         features, owners, labels = (np.asarray(content[name]) for name in ("features", "bag_ids", "bag_labels"))
@@ -73,15 +78,15 @@ def read_npz(path: str, split: str = "train") -> Dataset:
     missing = sorted(set(range(len(labels))) - set(owners.tolist()))
     if missing or len(owners) != len(features) or owners.max(initial=-1) >= len(labels):
         raise ValueError(
-            f"bag_ids must name, for each of the {len(features)} rows of features, one of the {len(labels)} bags, each at "
-            f"least once; bags without an instance: {missing[:5]}."
+            f"bag_ids must assign each of the {len(features)} rows of features to one of the {len(labels)} bags, with at least "
+            f"one row per bag; bags without an instance: {missing[:5]}."
         )
     bags = [features[owners == bag].tolist() for bag in range(len(labels))]
     return Dataset.from_dict({"instances": bags, "label": labels.astype(int).tolist()})
 
 
 def to_bags(splits: dict[str, Dataset], data: MultipleInstanceArguments, labels: list[str]) -> dict[str, list[dict]]:
-    """What the collator takes, after a look at every bag."""
+    """Check every bag and convert it to the form the collator takes."""
     bags: dict[str, list[dict]] = {}
     width = None
     for split, dataset in splits.items():
@@ -103,12 +108,12 @@ def to_bags(splits: dict[str, Dataset], data: MultipleInstanceArguments, labels:
 
 
 def instances_of(bags: list[np.ndarray]) -> torch.Tensor:
-    """All instances of some bags of shape `(instances, features)`, to be standardised on."""
+    """Concatenate the instances of bags of shape `(instances, features)`."""
     return torch.from_numpy(np.concatenate(bags).astype(np.float64))
 
 
 def standardize(bags: dict[str, list[dict]], scale: Scale) -> None:
-    """Standardise all bags of all splits."""
+    """Standardise all bags of all splits in place."""
     mean, deviation = (values.numpy() for values in scale)
     for split in bags.values():
         for bag in split:
@@ -122,7 +127,7 @@ def make_config(
     width: int,
     labels: list[str],
 ) -> SparseHopfieldMultipleInstanceConfig:
-    """The configuration: that of a pretrained model, which must fit the data, or a fresh one."""
+    """Return the configuration of a pretrained model, which must fit the data, or a new one."""
     asked = {"input_size": width, "num_labels": len(labels)}
     if data.aggregation is not None:
         asked["aggregation"] = data.aggregation
@@ -145,7 +150,7 @@ def bag_metrics(prediction: EvalPrediction) -> dict[str, float]:
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, evaluate, test; returns the summary."""
+    """Train, evaluate and test. Returns the summary."""
     arguments = parse_arguments(MultipleInstanceArguments, SMOKE, argv)
     model_arguments, data, sparse, training, _ = arguments
     splits = load_splits(data, smoke_data, {".npz": read_npz}, wanted_splits(training))

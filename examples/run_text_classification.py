@@ -1,23 +1,18 @@
 #!/usr/bin/env python
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Text classification with Trainer, dense or with sparse Hopfield retrieval. `--smoke` shows that it works."""
+"""Text classification with Trainer, dense or with sparse Hopfield retrieval. `--smoke` runs a tiny example."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from common import parse_arguments, run
-from data_loading import (
-    DataArguments,
-    check_columns,
-    check_texts,
-    first_batches,
-    label_numbers,
-    load_splits,
-    wanted_splits,
-)
+from data_checks import check_columns, check_texts, label_numbers
+from data_splits import LabelledDataArguments, first_batches, load_splits, wanted_splits
 from datasets import Dataset
-from modelling import class_names, label_values, load_config, load_model, load_tokenizer, token_values
+from model_loading import class_names, label_values, load_config, load_model
+from script_arguments import parse_arguments
+from tokenizer_loading import load_tokenizer, token_values
+from training_run import run
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, EvalPrediction
 
 from hf_sparse_hopfield.extras import require
@@ -31,18 +26,16 @@ SMOKE = (
 
 
 @dataclass
-class TextClassificationArguments(DataArguments):
+class TextClassificationArguments(LabelledDataArguments):
     """Data of text classification."""
 
     text_column: str = field(default="text", metadata={"help": "column with the text"})
-    text_pair_column: str | None = field(default=None, metadata={"help": "column with a second text, if there is one"})
-    label_column: str = field(default="label", metadata={"help": "column with the labels: integers from 0, or words"})
-    num_labels: int | None = field(default=None, metadata={"help": "how many classes (default: as in the data)"})
-    max_length: int = field(default=128, metadata={"help": "longer texts are cut to so many tokens"})
+    text_pair_column: str | None = field(default=None, metadata={"help": "column with a second text, if any"})
+    max_length: int = field(default=128, metadata={"help": "maximum number of tokens; longer texts are truncated"})
 
 
 def smoke_data() -> dict[str, Dataset]:
-    """Sentences whose one praising or blaming word is the label."""
+    """Sentences labelled by their one positive or negative word."""
     generator = np.random.default_rng(0)
     things = ["the film", "this song", "a meal", "our trip", "the book", "her play"]
     words = (["dull", "poor", "weak", "bad"], ["good", "fine", "bright", "great"])
@@ -67,7 +60,7 @@ def classification_metrics(prediction: EvalPrediction) -> dict[str, float]:
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, evaluate, test; returns the summary."""
+    """Train, evaluate and test. Returns the summary."""
     arguments = parse_arguments(TextClassificationArguments, SMOKE, argv)
     model_arguments, data, sparse, training, _ = arguments
     splits = load_splits(data, smoke_data, wanted=wanted_splits(training))
@@ -92,7 +85,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     config = load_config(model_arguments, "bert", **token_values(model_arguments, tokenizer), **label_values(labels))
     model = load_model(model_arguments, config, AutoModelForSequenceClassification)
     collator = DataCollatorWithPadding(tokenizer)
-    # without labels: the head of the classifier is fresh, and its loss says nothing yet
+    # without labels: the classifier head may be new, and then its loss is meaningless
     batches = first_batches(encoded.get("train"), collator, sparse.calibration_batches, 16, labels=False)
     model = sparse.prepare(model, batches)
     training.include_num_input_tokens_seen = "non_padding"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Prediction of multivariate time series with Trainer: Crossformer (`--sparse_hopfield False`) or one of Hopfield layers,
-dense (`--alpha 1`, Crossformer-DH) or sparse (Crossformer-SH).
+"""Prediction of multivariate time series with Trainer: Crossformer (`--sparse_hopfield False`), or the same model built
+from Hopfield layers, dense (`--alpha 1`, Crossformer-DH) or sparse (Crossformer-SH).
 
-The data are one table in the order of time (csv, Parquet, or a dataset on the Hub); its columns are the series (a
-first one may hold dates). It is split by time and standardised on the training part. `--smoke` shows that it works.
+The data are one table in chronological order (csv, Parquet, or a dataset on the Hub). Its columns are the series; the first
+one may hold dates. It is split by time and standardised on the training part. `--smoke` runs a tiny example.
 """
 
 from dataclasses import dataclass, field
@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import load_scale, parse_arguments, run
-from data_loading import DataArguments, check_columns, load_splits
+from data_checks import check_columns
+from data_splits import DataArguments, load_splits
 from datasets import Dataset
-from modelling import ModelArguments, load_model, own_config
+from feature_scale import load_scale
+from model_loading import ModelArguments, load_model, own_config
+from script_arguments import parse_arguments
+from training_run import run
 from transformers import AutoModelForTimeSeriesPrediction, EarlyStoppingCallback, EvalPrediction
 
 from hf_sparse_hopfield.models import SparseHopfieldCrossformerConfig, split_lengths, split_series
@@ -33,21 +36,21 @@ class TimeSeriesArguments(DataArguments):
     """Data of time series prediction. `--train_file` (or the dataset's split `train`) holds the whole series."""
 
     series_columns: str | None = field(
-        default=None, metadata={"help": "columns to predict, as A,B,C (default: all, but for a first one with dates)"}
+        default=None, metadata={"help": "columns to predict, as A,B,C (default: all except a first column with dates)"}
     )
     split_sizes: str = field(
         default="0.7,0.1,0.2",
-        metadata={"help": "training, validation, test: three shares, or three numbers of time steps"},
+        metadata={"help": "training, validation and test: three shares or three numbers of time steps"},
     )
     context_length: int | None = field(
-        default=None, metadata={"help": "time steps of the past (default: the model's; 168 for a fresh one)"}
+        default=None, metadata={"help": "time steps of the past (default: the model's; 168 for a new model)"}
     )
     prediction_length: int | None = field(
-        default=None, metadata={"help": "time steps of the future (default: the model's; 24 for a fresh one)"}
+        default=None, metadata={"help": "time steps of the future (default: the model's; 24 for a new model)"}
     )
     early_stopping_patience: int | None = field(
         default=None,
-        metadata={"help": "stop after so many evaluations without progress; needs --load_best_model_at_end"},
+        metadata={"help": "stop after this many evaluations without progress; needs --load_best_model_at_end"},
     )
 
     def __post_init__(self) -> None:
@@ -55,16 +58,18 @@ class TimeSeriesArguments(DataArguments):
         for name in ("validation_file", "test_file", "split_column"):
             if getattr(self, name) is not None:
                 raise ValueError(
-                    f"{name}={getattr(self, name)!r}: a series is one table, given as train_file; --split_sizes cuts it."
+                    f"{name}={getattr(self, name)!r}: a series is one table, given as train_file and split by --split_sizes."
                 )
         try:
             self.sizes = tuple(float(size) for size in self.split_sizes.split(","))
         except ValueError as error:
-            raise ValueError(f"split_sizes must be three numbers as 0.7,0.1,0.2, got {self.split_sizes!r}.") from error
+            raise ValueError(
+                f"split_sizes must be three numbers such as 0.7,0.1,0.2, got {self.split_sizes!r}."
+            ) from error
 
 
 def smoke_data() -> dict[str, Dataset]:
-    """Three noisy waves of different periods, the third a mixture of the others."""
+    """Two noisy waves of different periods and their mean."""
     generator = np.random.default_rng(0)
     time = np.arange(600)
     waves = np.stack([np.sin(time / 4), np.cos(time / 10)], axis=1)
@@ -75,7 +80,7 @@ def smoke_data() -> dict[str, Dataset]:
 
 
 def read_series(data: TimeSeriesArguments) -> torch.Tensor:
-    """The series as one tensor `(time, channels)`."""
+    """Read the series into one tensor `(time, channels)`."""
     table = load_splits(data, smoke_data, wanted=("train",), in_order=True)["train"]
     columns = data.series_columns.split(",") if data.series_columns else table.column_names
     series = []
@@ -85,7 +90,7 @@ def read_series(data: TimeSeriesArguments) -> torch.Tensor:
             if place == 0 and not data.series_columns:
                 continue  # the date
             raise ValueError(
-                f"the column {column!r} must hold numbers, without gaps, but it was read as {table.features[column]}; "
+                f"the column {column!r} must hold numbers without gaps, but it was read as {table.features[column]}; "
                 "--series_columns names the columns to predict."
             )
         series.append(np.asarray(table[column], dtype=np.float64))
@@ -95,7 +100,7 @@ def read_series(data: TimeSeriesArguments) -> torch.Tensor:
 
 
 def forecast_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """Mean squared and mean absolute error, on standardised data."""
+    """Mean squared and mean absolute error on standardised data."""
     predicted = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
     error = predicted - prediction.label_ids
     return {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
@@ -104,7 +109,7 @@ def forecast_metrics(prediction: EvalPrediction) -> dict[str, float]:
 def make_config(
     model_arguments: ModelArguments, data: TimeSeriesArguments, sparse: SparseHopfieldArguments, channels: int
 ) -> SparseHopfieldCrossformerConfig:
-    """The configuration: that of a pretrained model, which must fit the data, or a fresh one."""
+    """Return the configuration of a pretrained model, which must fit the data, or a new one."""
     asked = {"context_length": data.context_length, "prediction_length": data.prediction_length}
     asked = {"num_input_channels": channels, **{name: value for name, value in asked.items() if value is not None}}
     retrieval = {"attention": "softmax", "alpha": 1.0}
@@ -115,7 +120,7 @@ def make_config(
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, evaluate, test; returns the summary."""
+    """Train, evaluate and test. Returns the summary."""
     arguments = parse_arguments(TimeSeriesArguments, SMOKE, argv)
     model_arguments, data, sparse, training, _ = arguments
     series = read_series(data)

@@ -1,22 +1,26 @@
 #!/usr/bin/env python
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Translation with Seq2SeqTrainer, dense or with sparse Hopfield retrieval. `--smoke` shows that it works.
+"""Translation with Seq2SeqTrainer, dense or with sparse Hopfield retrieval. `--smoke` runs a tiny example.
 
-Two parallel text files are given as one name with `{lang}` in it: `--train_file train.{lang}.txt.gz`. The test set is
-translated greedily and with beams, and scored with sacrebleu.
+Two parallel text files are given as one name that contains `{lang}`: `--train_file train.{lang}.txt.gz`. The test set is
+translated greedily and with beam search, and scored with sacrebleu.
 """
 
 import gzip
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from common import parse_arguments, run
-from data_loading import DataArguments, check_texts, first_batches, load_splits, wanted_splits
+from data_checks import check_texts
+from data_splits import DataArguments, first_batches, load_splits, wanted_splits
 from datasets import Dataset
-from modelling import load_config, load_model, load_tokenizer, token_values
-from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, Seq2SeqTrainingArguments
+from model_loading import ModelArguments, load_config, load_model
+from script_arguments import parse_arguments
+from tokenizer_loading import load_tokenizer, token_values
+from training_run import run
+from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, PreTrainedModel, Seq2SeqTrainingArguments
 
 from hf_sparse_hopfield.extras import require
 from hf_sparse_hopfield.training import SparseHopfieldSeq2SeqTrainer
@@ -36,13 +40,15 @@ class TranslationArguments(DataArguments):
 
     source_lang: str = field(default="de", metadata={"help": "column (and {lang} in file names) to translate from"})
     target_lang: str = field(default="en", metadata={"help": "column (and {lang} in file names) to translate to"})
-    source_prefix: str = field(default="", metadata={"help": "put before every source text, as T5 wants it"})
-    max_length: int = field(default=128, metadata={"help": "longer texts are cut to so many tokens"})
-    num_beams: int = field(default=5, metadata={"help": "beams of the second translation of the test set"})
+    source_prefix: str = field(default="", metadata={"help": "prefix of every source text, as T5 needs it"})
+    max_length: int = field(default=128, metadata={"help": "maximum number of tokens; longer texts are truncated"})
+    num_beams: int = field(
+        default=5, metadata={"help": "beams of the second translation of the test set, after the greedy one"}
+    )
 
 
 def smoke_data() -> dict[str, Dataset]:
-    """Numbers, digit by digit, to their names."""
+    """Sequences of digits and their names."""
     names = "zero one two three four five six seven eight nine".split()
     generator = np.random.default_rng(0)
 
@@ -58,12 +64,12 @@ def smoke_data() -> dict[str, Dataset]:
     return {"train": split(600), "validation": split(32), "test": split(32)}
 
 
-def read_parallel(data: TranslationArguments):
-    """A reader of two parallel text files, for [`load_splits`]."""
+def read_parallel(data: TranslationArguments) -> Callable[[str, str], Dataset]:
+    """Return a reader of two parallel text files, for [`load_splits`]."""
 
     def read(path: str, split: str) -> Dataset:
         if "{lang}" not in path:
-            raise ValueError("the name of a text file stands for two and needs {lang} in it")
+            raise ValueError("the name of a text file must contain {lang}, because it stands for two files")
         lines = {}
         for language in (data.source_lang, data.target_lang):
             name = path.replace("{lang}", language)
@@ -79,7 +85,7 @@ def read_parallel(data: TranslationArguments):
 
 
 def bleu(hypotheses: list[str], references: list[str]) -> tuple[float, str]:
-    """BLEU and its signature."""
+    """Return BLEU and its signature."""
     metric = require("sacrebleu", "examples").BLEU()
     return metric.corpus_score(hypotheses, [references]).score, str(metric.get_signature())
 
@@ -87,9 +93,9 @@ def bleu(hypotheses: list[str], references: list[str]) -> tuple[float, str]:
 def translate(
     trainer: SparseHopfieldSeq2SeqTrainer, dataset: Dataset, num_beams: int, max_length: int
 ) -> tuple[list[str], dict]:
-    """Translations of a data set, and Trainer's metrics."""
+    """Translate a dataset. Returns the translations and Trainer's metrics."""
     trainer.args.predict_with_generate = True
-    # Trainer also orders a test set by length when it groups training batches so; the references keep their order.
+    # If training batches are grouped by length, Trainer also reorders the test set, but not the references.
     trainer.args.train_sampling_strategy = "random"
     output = trainer.predict(dataset, max_length=max_length, num_beams=num_beams, metric_key_prefix="test")
     tokenizer = trainer.processing_class
@@ -97,37 +103,31 @@ def translate(
     return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)], output.metrics
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, evaluate, translate the test set; returns the summary."""
-    arguments = parse_arguments(TranslationArguments, SMOKE, argv, Seq2SeqTrainingArguments)
-    model_arguments, data, sparse, training, _ = arguments
-    splits = load_splits(data, smoke_data, {".txt": read_parallel(data)}, wanted_splits(training))
-    for split, dataset in splits.items():
-        if "translation" in dataset.column_names:  # as translation data on the Hub have it
-            flat = dataset.select_columns("translation").flatten()
-            splits[split] = flat.rename_columns(
-                {name: name.removeprefix("translation.") for name in flat.column_names}
-            )
-    languages = {"source_lang": data.source_lang, "target_lang": data.target_lang}
-    check_texts(splits, languages)
-    first = next(iter(splits.values()))
-    texts = (text for language in languages.values() for text in first[language])
-    tokenizer = load_tokenizer(model_arguments, texts, template="$A </s>")
+def flattened(dataset: Dataset) -> Dataset:
+    """Turn the column `translation`, as translation data on the Hub have it, into one column per language."""
+    if "translation" not in dataset.column_names:
+        return dataset
+    flat = dataset.select_columns("translation").flatten()
+    return flat.rename_columns({name: name.removeprefix("translation.") for name in flat.column_names})
+
+
+def encoded(dataset: Dataset, data: TranslationArguments, tokenizer: Any) -> Dataset:
+    """Tokenize sources and targets."""
+    languages = [data.source_lang, data.target_lang]
 
     def encode(rows: dict[str, list[str]]) -> dict[str, list]:
         sources = [data.source_prefix + text for text in rows[data.source_lang]]
-        encoded = tokenizer(sources, truncation=True, max_length=data.max_length)
+        inputs = tokenizer(sources, truncation=True, max_length=data.max_length)
         targets = tokenizer(text_target=rows[data.target_lang], truncation=True, max_length=data.max_length)
-        return {**encoded, "labels": targets["input_ids"]}
+        return {**inputs, "labels": targets["input_ids"]}
 
-    encoded = {
-        split: dataset.select_columns(list(languages.values())).map(
-            encode, batched=True, remove_columns=list(languages.values())
-        )
-        for split, dataset in splits.items()
-    }
+    return dataset.select_columns(languages).map(encode, batched=True, remove_columns=languages)
+
+
+def make_model(model_arguments: ModelArguments, tokenizer: Any) -> PreTrainedModel:
+    """Load the model. A new one starts its output with padding, as Marian does."""
     values = token_values(model_arguments, tokenizer)
-    if values:  # a fresh model starts its output with padding, as Marian does
+    if values:
         values |= {"decoder_start_token_id": tokenizer.pad_token_id, "decoder_vocab_size": len(tokenizer)}
     config = load_config(model_arguments, "marian", **values)
     model = load_model(model_arguments, config, AutoModelForSeq2SeqLM)
@@ -138,14 +138,30 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
             decoder_start_token_id=tokenizer.pad_token_id,
             forced_eos_token_id=tokenizer.eos_token_id,
         )
+    return model
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Train, evaluate and translate the test set. Returns the summary."""
+    arguments = parse_arguments(TranslationArguments, SMOKE, argv, Seq2SeqTrainingArguments)
+    model_arguments, data, sparse, training, _ = arguments
+    splits = load_splits(data, smoke_data, {".txt": read_parallel(data)}, wanted_splits(training))
+    splits = {split: flattened(dataset) for split, dataset in splits.items()}
+    languages = {"source_lang": data.source_lang, "target_lang": data.target_lang}
+    check_texts(splits, languages)
+    first = next(iter(splits.values()))
+    texts = (text for language in languages.values() for text in first[language])
+    tokenizer = load_tokenizer(model_arguments, texts, template="$A </s>")
+    samples = {split: encoded(dataset, data, tokenizer) for split, dataset in splits.items()}
+    model = make_model(model_arguments, tokenizer)
     collator = DataCollatorForSeq2Seq(tokenizer, model=model)
-    model = sparse.prepare(model, first_batches(encoded.get("train"), collator, sparse.calibration_batches, 16))
+    model = sparse.prepare(model, first_batches(samples.get("train"), collator, sparse.calibration_batches, 16))
     training.include_num_input_tokens_seen = "non_padding"
     trainer = SparseHopfieldSeq2SeqTrainer(
         model=model,
         args=training,
-        train_dataset=encoded.get("train"),
-        eval_dataset=encoded.get("validation"),
+        train_dataset=samples.get("train"),
+        eval_dataset=samples.get("validation"),
         data_collator=collator,
         processing_class=tokenizer,
         sparse_hopfield_args=sparse,
@@ -166,7 +182,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         return quality
 
     speeds = [f"{name}_samples_per_second" for name in decodings]
-    return run(trainer, arguments, encoded, "translation", keep=("loss", "signature", *decodings, *speeds), test=test)
+    return run(trainer, arguments, samples, "translation", keep=("loss", "signature", *decodings, *speeds), test=test)
 
 
 if __name__ == "__main__":

@@ -423,7 +423,7 @@ def markdown(results: dict) -> str:
         row = [label, f"{alpha:g}", str(support or "all"), f"{by_name['sdpa']['seconds'] * 1e3:.2f}"]
         rows.append(row + [f"{by_name[name]['ratio']:.2f}" if name in by_name else "" for name in names])
     parts = [
-        f"Machine: {results['machine']}. Figures are time of torch's SDPA / ours: above 1 is faster than dense.",
+        f"Machine: {results['machine']}. Figures are the time of torch's SDPA divided by ours: above 1 is faster than dense.",
         _table(["work (batch, heads, length, head dim)", "alpha", "support", "SDPA ms", *names], rows),
     ]
     if results["memory"]:
@@ -442,7 +442,7 @@ def markdown(results: dict) -> str:
         ]
         for bar in results["bars"]
     ]
-    parts.append(_table(["promise", "", "measured (worst)", "", "where"], rows))
+    parts.append(_table(["target", "bound", "worst measured", "result", "where"], rows))
     return "\n\n".join(parts) + "\n"
 
 

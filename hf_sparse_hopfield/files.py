@@ -6,6 +6,7 @@ its process lives, so that the next run can tell what a killed process left behi
 """
 
 import glob
+import json
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 try:
@@ -68,6 +70,17 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     """
     with new_file(path) as file:
         file.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """
+    Write a JSON file that appears complete or not at all.
+
+    Args:
+        path (`str` or `os.PathLike`): As for [`new_file`].
+        value (`Any`): Its content.
+    """
+    write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 @contextmanager

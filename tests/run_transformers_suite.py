@@ -1,14 +1,14 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Runs transformers' own model tests with sparse_hopfield as the default attention, and says what that loses.
+"""Run transformers' own model tests with sparse_hopfield as the default attention, and list the tests that then fail.
 
 The tests are not part of the installed package. With a checkout of the installed version:
 
     git clone --depth 1 --branch v5.22.2 https://github.com/huggingface/transformers ../transformers
     python -m tests.run_transformers_suite ../transformers --models bert llama t5 -- -n 2 -k "not flash_attn"
 
-Each model's tests run twice, with transformers' default attention and with ours. A test that passes with the default and
-fails with ours is listed; apart from tests that assert sdpa itself (`test_eager_matches_sdpa...`, `test_sdpa_can_...`,
-`test_attn_implementation_composite_models` and their kin) there should be none.
+Each model's tests run twice, with transformers' default attention and with ours. Tests that pass with the default and fail
+with ours are listed. There should be none, apart from tests that assert sdpa itself (`test_eager_matches_sdpa...`,
+`test_sdpa_can_...`, `test_attn_implementation_composite_models` and similar).
 
 This file is also the pytest plugin that makes ours the default (`-p tests.run_transformers_suite`).
 """
@@ -28,7 +28,7 @@ _outcomes: dict[str, str] = {}
 
 
 def pytest_configure(config) -> None:
-    """Make sparse_hopfield what a model uses when nothing else is asked for."""
+    """Make sparse_hopfield the default attention."""
     if os.environ.get(_SPARSE) != "1":
         return
     from transformers import PreTrainedModel
@@ -50,21 +50,21 @@ def pytest_runtest_logreport(report) -> None:
 
 
 def pytest_sessionfinish(session) -> None:
-    """Write the outcomes down. With pytest-xdist, the process that collects the reports does."""
+    """Write the outcomes. With pytest-xdist, only the controlling process does so."""
     path = os.environ.get(_OUTCOMES)
     if path and not hasattr(session.config, "workerinput"):
         Path(path).write_text(json.dumps(_outcomes), encoding="utf-8")
 
 
 def run(checkout: Path, models: list[str], sparse: bool, pytest_arguments: list[str]) -> dict[str, str]:
-    """Run the tests of some models, and return the outcome of each test."""
+    """Run the tests of some models and return the outcome of each test."""
     here = Path(__file__).resolve().parents[1]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "outcomes.json")
         environment = os.environ | {_OUTCOMES: str(path), _SPARSE: str(int(sparse))}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(here), os.environ.get("PYTHONPATH"))))
         targets = [f"tests/models/{model}" for model in models] or ["tests/models"]
-        # Our own folder of tests is a package with the name of theirs, so the plugin goes by its file.
+        # Our tests folder is a package with the same name as theirs, so the plugin is passed as a file.
         plugin = Path(folder, "sparse_hopfield_plugin.py")
         plugin.write_text(Path(__file__).read_text(encoding="utf-8"), encoding="utf-8")
         environment["PYTHONPATH"] = os.pathsep.join((folder, environment["PYTHONPATH"]))
@@ -74,11 +74,11 @@ def run(checkout: Path, models: list[str], sparse: bool, pytest_arguments: list[
 
 
 def main() -> int:
-    """Compare the two runs; the exit code says whether anything was lost."""
+    """Compare the two runs. Returns 1 if any other tests are lost, else 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("checkout", type=Path, help="a checkout of transformers, of the installed version")
-    parser.add_argument("--models", nargs="*", default=[], help="folders in tests/models; all without")
-    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)  # what follows is for pytest
+    parser.add_argument("checkout", type=Path, help="checkout of the installed version of transformers")
+    parser.add_argument("--models", nargs="*", default=[], help="folders in tests/models (default: all)")
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)  # the rest is for pytest
     arguments, for_pytest = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
     dense, sparse = (run(arguments.checkout, arguments.models, flag, for_pytest) for flag in (False, True))
     lost = sorted(test for test, outcome in dense.items() if outcome == "passed" and sparse.get(test) != "passed")
@@ -86,7 +86,7 @@ def main() -> int:
     unexpected = [test for test in lost if test not in expected]
     passed = sum(outcome == "passed" for outcome in dense.values())
     print(
-        f"{passed} tests pass by default; {len(expected)} that assert sdpa itself and {len(unexpected)} others are lost:"
+        f"{passed} tests pass with the default; with ours, {len(expected)} that assert sdpa itself and {len(unexpected)} others fail:"
     )
     print("\n".join(unexpected))
     return int(bool(unexpected))

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""A tiny model of any model type of transformers, from its default configuration. Nothing is downloaded.
+"""A tiny model of any model type in transformers, made from its default configuration without downloads.
 
-Sizes are recognised by the names of the configuration's entries; `OVERRIDES` has what the names do not tell.
+Entries of the configuration that are sizes are recognised by their names; `OVERRIDES` covers the rest.
 """
 
 import re
@@ -18,7 +18,7 @@ from .tiny_models import sharpened
 
 WIDTH, HEADS, GROUPS, LAYERS, VOCABULARY, IMAGE, PATCH = 32, 4, 2, 2, 120, 32, 8
 
-# The first rule whose pattern matches the whole name of an entry gives its value. Only integers are shrunk.
+# The first rule whose pattern matches the whole name of an entry limits its value. Only integers are shrunk.
 _DROPPED = ("out_features", "out_indices", "_out_features", "_out_indices", "stage_names", "per_layer_config")
 _LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
 _RULES: list[tuple[str, Any]] = [
@@ -71,7 +71,8 @@ _QSA = {
     **{"indexer_budget": 8, "indexer_compress_ratio": 2},
 }
 
-# What the names do not tell. `_first` lists the entries without which there is no default configuration to begin with.
+# What cannot be derived from the names. `_first` lists entries without which the default configuration cannot be created,
+# `_class` names the model class, and `_default` keeps a default configuration that is already small.
 OVERRIDES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
         ("detr", "conditional_detr", "dab-detr", "table-transformer"), {**_LAST_STAGE, "_first": tuple(_RESNET)}
@@ -144,9 +145,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
 
 
 def shrink(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration, as a dictionary, with small sizes."""
+    """Shrink the sizes in a configuration, given as a dictionary."""
     result = {key: shrink_entry(str(key), value) for key, value in config.items() if key not in _DROPPED}
-    # What is given layer by layer: one layer of each kind.
+    # Entries that are given layer by layer keep one layer of each kind.
     layers = next((config[key] for key in _LAYER_COUNTS if isinstance(config.get(key), int)), None)
     kinds = config.get("layer_types") or config.get("layers_block_type") or config.get("mlp_layer_types")
     if layers and isinstance(kinds, (list, tuple)) and len(kinds) == layers:
@@ -167,7 +168,7 @@ def _has_length(value: Any, length: int | None) -> bool:
 
 
 def shrink_entry(name: str, value: Any) -> Any:
-    """The small value of one entry of a configuration."""
+    """Shrink one entry of a configuration."""
     if isinstance(value, dict):
         return shrink(value)
     if name == "mrope_section":
@@ -178,12 +179,12 @@ def shrink_entry(name: str, value: Any) -> Any:
         if re.fullmatch(pattern, name):
             return min(value, small)
     if name.endswith(("token_id", "token_index")) and value >= VOCABULARY:
-        return VOCABULARY - 1 - sum(map(ord, name)) % 20  # several of them should differ
+        return VOCABULARY - 1 - sum(map(ord, name)) % 20  # so that several ids differ
     return value
 
 
 def merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """A dictionary with `changes` on top, dictionaries inside it merged alike."""
+    """Apply `changes` to a dictionary, merging nested dictionaries."""
     result = dict(config)
     for key, value in changes.items():
         result[key] = (
@@ -193,7 +194,7 @@ def merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_class_of(model_type: str) -> type | None:
-    """The base model of a model type, or its first model with a head; `None` for a mere part of a configuration."""
+    """Return the base model of a model type, or its first model with a head; `None` if it has no model."""
     config_class = CONFIG_MAPPING[model_type]
     if "_class" in OVERRIDES.get(model_type, {}):
         return getattr(transformers, OVERRIDES[model_type]["_class"])
@@ -207,10 +208,10 @@ def model_class_of(model_type: str) -> type | None:
 
 
 def family_config(model_type: str) -> PreTrainedConfig:
-    """The shrunk configuration of a model type."""
+    """Make the shrunk configuration of a model type."""
     config_class = CONFIG_MAPPING[model_type]
     changes = OVERRIDES.get(model_type, {})
-    if changes.get("_default"):  # small as it is
+    if changes.get("_default"):  # already small
         return config_class()
     config = config_class(**{key: changes[key] for key in changes.get("_first", ())}).to_dict()
     for key in ("transformers_version", "architectures", "model_type", "_name_or_path", "dtype"):
@@ -220,7 +221,7 @@ def family_config(model_type: str) -> PreTrainedConfig:
 
 
 def tiny_family(model_type: str, seed: int = 0, **changes: Any) -> transformers.PreTrainedModel:
-    """A tiny dense model of a model type, in evaluation mode, with `changes` of its configuration."""
+    """Make a tiny dense model of a model type, in evaluation mode, with `changes` to its configuration."""
     torch.manual_seed(seed)
     config = family_config(model_type)
     config.update(changes)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Tiny models with random weights, one of each kind of attention that transformers has. The one place they are made."""
+"""Tiny models with random weights, one for each kind of attention in transformers, for all tests."""
 
 import torch
 import transformers
@@ -48,7 +48,7 @@ _IMAGE = {
     "patch_size": 4,
 }
 
-# Name: model class, configuration class, arguments of the configuration.
+# By name: model class, configuration class, arguments of the configuration.
 SPECIFICATIONS = {
     "bert": ("BertForMaskedLM", "BertConfig", _TEXT),
     "gpt2": (
@@ -108,7 +108,7 @@ SPECIFICATIONS = {
             "vision_feature_layer": -1,
         },
     ),
-    # Attention classes that are not on transformers' registry.
+    # Attention classes that do not use transformers' attention registry.
     "bloom": (
         "BloomForCausalLM",
         "BloomConfig",
@@ -128,20 +128,20 @@ PATCHED = ("bloom", "gptj", "mpnet")
 
 
 def tiny_config(name: str, **changes) -> transformers.PreTrainedConfig:
-    """The configuration of a tiny model, with `changes` on top."""
+    """Make the configuration of a tiny model, with `changes` applied."""
     _, config_class, arguments = SPECIFICATIONS[name]
     return getattr(transformers, config_class)(**{**arguments, **changes})
 
 
 def tiny_model(name: str, attn_implementation: str | dict | None = None, seed: int = 0, **changes) -> nn.Module:
     """
-    A tiny model in evaluation mode. The same seed gives the same weights, whatever the attention.
+    Make a tiny model in evaluation mode. The same seed gives the same weights, whatever the attention.
 
     Args:
         name (`str`): One of `SPECIFICATIONS`.
         attn_implementation (`str` or `dict`, *optional*): As for `from_pretrained`.
-        seed (`int`, *optional*, defaults to 0): Of the weights.
-        **changes: Of the configuration.
+        seed (`int`, *optional*, defaults to 0): Seed of the weights.
+        **changes: Changes to the configuration.
     """
     config = tiny_config(name, **changes)
     torch.manual_seed(seed)
@@ -154,14 +154,14 @@ def sharpened(model: nn.Module, factor: float = 6.0) -> nn.Module:
     """Multiply the weight matrices, so that scores differ enough for sparse weights to be sparse."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            # Fixed position embeddings are not saved, so they must stay what they are.
+            # Fixed position embeddings are not saved, so they must not change.
             if parameter.ndim > 1 and "sparse_hopfield" not in name and "embed_positions" not in name:
                 parameter.mul_(factor)
     return model
 
 
 def tiny_inputs(name: str, batch: int = 2, length: int = 9, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Inputs for the forward of a tiny model."""
+    """Make inputs for the forward pass of a tiny model."""
     generator = torch.Generator().manual_seed(seed)
 
     def tokens(n: int) -> torch.Tensor:
@@ -184,5 +184,5 @@ def tiny_inputs(name: str, batch: int = 2, length: int = 9, seed: int = 0) -> di
 
 
 def tiny_output(model: nn.Module, inputs: dict[str, torch.Tensor], **kwargs) -> torch.Tensor:
-    """The logits."""
+    """Run a tiny model and return its logits."""
     return model(**inputs, **kwargs).logits

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Time retrieval against torch's SDPA, eager softmax and the entmax package: forward, training, decode, memory.
+"""Measure retrieval against torch's SDPA, eager softmax and the entmax package: forward, training, decode and memory.
 
     python examples/benchmarks/attention.py --quick
     python examples/benchmarks/attention.py --threads 2 --output results

@@ -19,28 +19,28 @@ from hf_sparse_hopfield.benchmark import keep_freed_memory, time_interleaved
 from hf_sparse_hopfield.sample_inputs import read_text
 
 
-PROMISES = {"prefill": 1.2, "train step": 1.1, "decode": 1.15}
+TARGETS = {"prefill": 1.2, "train step": 1.1, "decode": 1.15}
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder or name of a causal language model")
-    parser.add_argument("--text", type=Path, help="text to read, may be .gz; without it, random tokens")
-    parser.add_argument("--alpha", type=float, default=2.0, help="family member")
-    parser.add_argument("--beta", type=float, default=1.0, help="multiplier on the model's own scaling")
+    parser.add_argument("--text", type=Path, help="text to read, may be .gz (default: random tokens)")
+    parser.add_argument("--alpha", type=float, default=2.0, help="alpha of entmax: 1.5, or 2 for sparsemax")
+    parser.add_argument("--beta", type=float, default=1.0, help="factor on the model's own scaling")
     parser.add_argument("--backend", default="auto", help="backend of the sparse attention")
-    parser.add_argument("--prefill", type=int, default=2048, help="tokens of the prefill")
-    parser.add_argument("--train", type=int, default=1024, help="tokens of the train step")
-    parser.add_argument("--decode", type=int, default=4096, help="tokens in the cache when decoding")
-    parser.add_argument("--seconds", type=float, default=20.0, help="about how long each measurement takes")
-    parser.add_argument("--threads", type=int, help="threads of torch")
+    parser.add_argument("--prefill", type=int, default=2048, help="number of prefill tokens")
+    parser.add_argument("--train", type=int, default=1024, help="number of tokens in the training step")
+    parser.add_argument("--decode", type=int, default=4096, help="number of cached tokens when decoding")
+    parser.add_argument("--seconds", type=float, default=20.0, help="approximate time per measurement")
+    parser.add_argument("--threads", type=int, help="number of torch threads")
     parser.add_argument("--output", type=Path, help="folder for the results")
     return parser.parse_args(argv)
 
 
 def load(arguments: argparse.Namespace) -> dict[str, PreTrainedModel]:
-    """The same weights with either attention."""
+    """Load the model twice, with dense and with sparse attention."""
     models = {}
     for name in ("sdpa", "sparse_hopfield"):
         model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=torch.float32, attn_implementation="sdpa")
@@ -56,19 +56,19 @@ def load(arguments: argparse.Namespace) -> dict[str, PreTrainedModel]:
 
 
 def token_ids(arguments: argparse.Namespace, vocabulary: int) -> torch.Tensor:
-    """As many tokens as the longest of the measurements needs."""
+    """Return as many tokens as the longest measurement needs."""
     count = max(arguments.prefill, arguments.train, arguments.decode) + 1
     if arguments.text is None:
         return torch.randint(vocabulary, (1, count), generator=torch.Generator().manual_seed(0))
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
     ids = tokenizer(read_text(arguments.text)[: 20 * count], return_tensors="pt").input_ids
     if ids.shape[1] < count:
-        raise ValueError(f"--text {arguments.text} has {ids.shape[1]} tokens, {count} are needed.")
+        raise ValueError(f"--text {arguments.text} has {ids.shape[1]} tokens, but {count} are needed.")
     return ids[:, :count]
 
 
 def prefill(model: PreTrainedModel, ids: torch.Tensor) -> Callable[[], None]:
-    """Read a prompt."""
+    """Process a prompt."""
 
     def call() -> None:
         with torch.no_grad():
@@ -89,7 +89,7 @@ def train_step(model: PreTrainedModel, ids: torch.Tensor) -> Callable[[], None]:
 
 
 def decode(model: PreTrainedModel, ids: torch.Tensor) -> Callable[[], None]:
-    """One token after a long prompt."""
+    """Decode one token after a long prompt."""
     cache = DynamicCache(config=model.config)
     with torch.no_grad():
         model.eval()(ids[:, :-1], past_key_values=cache, logits_to_keep=1)
@@ -97,13 +97,13 @@ def decode(model: PreTrainedModel, ids: torch.Tensor) -> Callable[[], None]:
     def call() -> None:
         with torch.no_grad():
             model.eval()(ids[:, -1:], past_key_values=cache, use_cache=True)
-        cache.crop(-1)  # the next call finds the cache as this one did
+        cache.crop(-1)  # restore the cache for the next call
 
     return call
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure, print, and write the results."""
+    """Measure, and print and write the results."""
     arguments = parse_arguments(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -119,12 +119,12 @@ def main(argv: list[str] | None = None) -> int:
         calls = {attention: task(model, ids[:, :length]) for attention, model in models.items()}
         times = time_interleaved(calls, arguments.seconds)
         ratio = times["sdpa"] / times["sparse_hopfield"]
-        results[name] = {"tokens": length, "ratio": ratio, "promised": PROMISES[name], **times}
+        results[name] = {"tokens": length, "ratio": ratio, "promised": TARGETS[name], **times}
         dense, sparse = (times[attention] * 1e3 for attention in models)
-        state = "met" if ratio >= PROMISES[name] else "MISSED"
+        state = "met" if ratio >= TARGETS[name] else "MISSED"
         print(
             f"{name} {length}: sdpa {dense:.1f} ms, sparse_hopfield {sparse:.1f} ms, "
-            f"ratio {ratio:.2f} (promised {PROMISES[name]}: {state})"
+            f"ratio {ratio:.2f} (target {TARGETS[name]}: {state})"
         )
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)

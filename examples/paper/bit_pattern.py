@@ -2,12 +2,12 @@
 """Multiple-instance learning of bit patterns: bag size, bag sparsity, convergence, and other sparsity in the test.
 
     python examples/paper/bit_pattern.py --output_dir OUT            # 14 cells x 6 models, and 4 on the temperature; 10 seeds
-    python examples/paper/bit_pattern.py --quick --output_dir OUT    # the course of it, in a minute
+    python examples/paper/bit_pattern.py --quick --output_dir OUT    # a small version, in a minute
 
 An instance is one of the 15 patterns of four bits that are not all zero. Four of them, drawn anew for every seed, are
-signals: a positive bag has some, a negative one none. The ten seeds of a cell are trained as one stack of models
-(stacking.py), and bags are multisets of 15 kinds of instances (counted_bags.py); afterwards the library's own model takes the
-weights of the first seed and the test bags as they are, and must give the same logits.
+signals: a positive bag has some of them, a negative bag none. The ten seeds of a cell are trained as one stack of models
+(stacking.py), and bags are multisets of 15 kinds of instances (counted_bags.py). As a check, the library's own model gets the
+weights of the first seed and the whole test bags; the difference of its logits is recorded.
 """
 
 import time
@@ -38,13 +38,13 @@ MODELS = {
     "attention": {"aggregation": "attention", "alpha": 1.0},
     "gated attention": {"aggregation": "gated_attention", "alpha": 1.0},
 }
-# What the paper says: scaling 0.25, 8 heads of size 8, dropout 0.5, AdamW 1e-3, batches of 128, 150 epochs, last model.
+# Given by the paper: scaling 0.25, 8 heads of size 8, dropout 0.5, AdamW 1e-3, batches of 128, 150 epochs, the last model.
 HEADS = {"num_heads": 8, "head_size": 8, "bag_dropout": 0.5}
-# What it leaves open: see PROTOCOL.
+# Left open by the paper, see PROTOCOL.
 STATES = 16
 PATTERNS = {"scaling": 0.25, "update_steps": 0}
 BATCH, EPOCHS, LEARNING_RATE = 128, 150, 1e-3
-# Is it the temperature that dense pooling fails by? Model, scaling, how many times the epochs.
+# Does dense pooling fail because of the temperature? Model, scaling, factor on the epochs.
 TEMPERATURES = (("D pooling", 1.0, 1), ("D pooling", 4.0, 1), ("D pooling", 0.25, 4), ("S pooling", 1.0, 1))
 
 
@@ -52,7 +52,7 @@ TEMPERATURES = (("D pooling", 1.0, 1), ("D pooling", 4.0, 1), ("D pooling", 0.25
 class BitPatternArguments(ExperimentArguments):
     """Arguments of the experiment."""
 
-    epochs: int | None = field(default=None, metadata={"help": "Epochs; 150 as in the paper if not given."})
+    epochs: int | None = field(default=None, metadata={"help": "Number of epochs (default: 150, as in the paper)."})
 
 
 def bit_patterns() -> torch.Tensor:
@@ -63,7 +63,7 @@ def bit_patterns() -> torch.Tensor:
 
 def make_bags(seed: int, count: int, size: int, positives: int, part: str) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Bags, every second one positive.
+    Make bags, every second one positive.
 
     Args:
         seed (`int`): Determines the signals, and with `part` the bags.
@@ -73,7 +73,7 @@ def make_bags(seed: int, count: int, size: int, positives: int, part: str) -> tu
         part (`str`): `"train"` or `"test"`.
 
     Returns:
-        `tuple[torch.Tensor, torch.Tensor]`: Number of the pattern of each instance `(count, size)`, and labels `(count,)`.
+        `tuple[torch.Tensor, torch.Tensor]`: The pattern number of each instance `(count, size)`, and labels `(count,)`.
     """
     order = torch.randperm(KINDS, generator=torch.Generator().manual_seed(seed))
     signals, background = order[:SIGNALS], order[SIGNALS:]
@@ -81,17 +81,17 @@ def make_bags(seed: int, count: int, size: int, positives: int, part: str) -> tu
     bags = background[torch.randint(len(background), (count, size), generator=generator)]
     labels = torch.arange(count) % 2
     implanted = signals[torch.randint(SIGNALS, (int(labels.sum()), positives), generator=generator)]
-    bags[labels == 1, :positives] = implanted  # where in the bag they are does not matter to any of the models
+    bags[labels == 1, :positives] = implanted  # the models do not depend on the order within a bag
     return bags, labels
 
 
 def count_kinds(bags: torch.Tensor) -> torch.Tensor:
-    """How often each pattern is in each bag, `(..., 15)`."""
+    """Count each pattern in each bag, `(..., 15)`."""
     return nn.functional.one_hot(bags, KINDS).sum(-2).float()
 
 
 def make_config(model: str, scaling: float | None = None) -> SparseHopfieldMultipleInstanceConfig:
-    """The configuration of one of the six models, the Hopfield ones with the paper's scaling if no other is given."""
+    """Make the configuration of one of the six models. Hopfield models have the paper's scaling unless another is given."""
     settings = {"input_size": BITS, **HEADS, **MODELS[model]}
     if "attention" not in model:
         settings |= PATTERNS if scaling is None else {**PATTERNS, "scaling": scaling}
@@ -110,14 +110,14 @@ def train(
         model (`str`): One of `MODELS`.
         bag_size (`int`): Instances in a bag.
         positives (`int`): Signals in a positive bag.
-        seeds (`int`): How many.
+        seeds (`int`): Number of seeds.
         epochs (`int`): Passes over the training bags.
-        scaling (`float`, *optional*): Inverse temperature of the Hopfield models; 0.25 as in the paper if not given.
+        scaling (`float`, *optional*): Inverse temperature of the Hopfield models; defaults to the paper's 0.25.
 
     Returns:
-        `dict`: `accuracy` on the test bags and with other numbers of signals in them (`generalization`), for each seed;
-        `curve` (epoch, loss, test accuracy, means over seeds); `difference` between the logits of the stack and of the library's
-        own model, without dropout; `cpu_seconds` of training, whatever else ran on the machine.
+        `dict`: `accuracy` on the test bags and on test bags with other numbers of signals (`generalization`), per seed;
+        `curve` (epoch, loss and test accuracy, means over seeds); `difference` between the logits of the stack and of the
+        library's own model, without dropout; `cpu_seconds` of training.
     """
     config, patterns = make_config(model, scaling), bit_patterns()
     models = []
@@ -142,7 +142,7 @@ def train(
             bags = counts["train"].gather(1, batch[..., None].expand(-1, -1, KINDS))
             loss = _loss(bag_logits(stacked, patterns, bags), labels["train"].gather(1, batch))
             optimizer.zero_grad(set_to_none=True)
-            (seeds * loss).backward()  # each seed has the gradient of its own mean
+            (seeds * loss).backward()  # so that each seed gets the gradient of its own mean
             optimizer.step()
             total += loss.item() * batch.shape[1]
         if epoch % 5 == 0 or epoch == epochs:
@@ -169,21 +169,21 @@ def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def _accuracy(stacked: nn.Module, patterns: torch.Tensor, counts: torch.Tensor, labels: torch.Tensor) -> list[float]:
-    """Accuracy of each seed in percent."""
+    """Accuracy in percent, per seed."""
     stacked.eval()
     return (100.0 * (bag_logits(stacked, patterns, counts).argmax(-1) == labels).float().mean(1)).tolist()
 
 
 @torch.no_grad()
 def _difference(stacked: nn.Module, patterns: torch.Tensor, bags: torch.Tensor, counts: torch.Tensor) -> float:
-    """Largest difference in the logits of the first seed: the library's model on whole bags, and the stack on counts."""
+    """Largest difference between the logits of the library's model on whole bags and of the stack on counts, first seed."""
     stacked.eval()
     own = unstack(stacked, 0).eval()(patterns[bags]).logits
     return float((own - bag_logits(stacked, patterns, counts)[0]).abs().max())
 
 
 def make_cells(arguments: BitPatternArguments) -> dict[str, Cell]:
-    """Sparse pooling first, and each model for all bags before the next one."""
+    """Make the cells: one model after the other, sparse pooling first."""
     sizes, shares, epochs = SIZES, SHARES, arguments.epochs or EPOCHS
     if arguments.quick:
         sizes, shares, epochs = (20, 50), (0.1,), arguments.epochs or 30
@@ -209,7 +209,7 @@ def make_cells(arguments: BitPatternArguments) -> dict[str, Cell]:
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Run the experiment; returns its record."""
+    """Run the experiment. Returns its record."""
     arguments = parse(BitPatternArguments, argv)
     return run("bit_pattern", arguments, make_cells(arguments), report)
 

@@ -1,12 +1,12 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Bags whose instances are drawn from few patterns, computed as what they are: multisets.
+"""Bags whose instances come from a few patterns, computed as multisets.
 
-Equal instances have equal scores, so a bag of 300 instances of 15 kinds needs 15 scores and how often each occurs. With
-counts c the weight of one instance of kind i is p_i = [z_i - tau]_+ with sum of c_i p_i = 1 (sparsemax), or
-exp(z_i) / sum of c_j exp(z_j) (softmax), and a retrieved pattern is the sum of c_i p_i v_i. Without dropout nothing of this is
-an approximation. In training the dropout is one, in distribution: how many of c equal instances stay is one of 1024 equally
-likely values (exact for c up to 10 at rate 1/2), and with `"hopfield"`, whose rows are averaged, the noise of the mean is
-normal with the exact mean and variance.
+Equal instances have equal scores, so a bag of 300 instances of 15 kinds needs only 15 scores and their counts. With
+counts c, the weight of one instance of kind i is p_i = [z_i - tau]_+ with sum of c_i p_i = 1 (sparsemax), or
+exp(z_i) / sum of c_j exp(z_j) (softmax), and a retrieved pattern is the sum of c_i p_i v_i. Without dropout this is exact.
+In training, the dropout is approximate in distribution: how many of c equal instances stay is one of 1024 equally likely
+values (exact for c up to 10 at rate 1/2), and with `"hopfield"`, whose rows are averaged, the noise of the mean is normal
+with the exact mean and variance.
 
 Everything else (parameters, projections, classifier) is that of a [`stack`] of the library's models.
 """
@@ -21,12 +21,12 @@ from torch import nn
 from hf_sparse_hopfield.models import SparseHopfieldForMultipleInstanceClassification as MultipleInstanceClassifier
 
 
-# Where the kinds are in tensors of scores and weights. After them come states and bags, bags last.
+# Dimension of the kinds in tensors of scores and weights. States and bags follow, bags last.
 KINDS = 2
 
 
 class _CountedSparsemax(torch.autograd.Function):
-    """One model after the other: what is worked on then stays in the cache, which is worth a factor of ten."""
+    """Works on one model after the other, so that the data stay in the cache. This is about ten times faster."""
 
     @staticmethod
     def forward(ctx, scores: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
@@ -53,8 +53,8 @@ class _CountedSparsemax(torch.autograd.Function):
 
 
 def _threshold(scores: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    # Michelot's algorithm: the threshold for a set that holds the support is never above the true one; what is below it
-    # leaves the set, until nothing does.
+    # Michelot's algorithm: the threshold of a set that contains the support is never above the true one. Drop what lies
+    # below it until nothing changes.
     kinds, zero = KINDS - 1, scores.new_zeros(())
     inside = counts.expand_as(scores)
     size = inside.sum(kinds, keepdim=True)
@@ -69,14 +69,14 @@ def _threshold(scores: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
 
 
 def _threshold_of_shared(scores: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    """Where all bags have the same scores, as before the first update: the kinds are sorted once for all of them."""
+    """The threshold if all bags have the same scores, as before the first update: the kinds are sorted only once."""
     kinds = KINDS - 1
     scores, order = scores.sort(kinds, descending=True)
     counts = counts[0, :, 0]  # (kinds, bags)
     total = scores.new_full((1,), -1.0)
     size = scores.new_zeros(1)
     for score, kind in zip(scores.unbind(kinds), order.squeeze(-1).unbind(kinds), strict=True):
-        # In the support if the sum of c_j (z_j - z) over the kinds above is less than 1; a kind that is not in a bag adds 0.
+        # In the support if the sum of c_j (z_j - z) over the kinds above is below 1. A kind that is not in the bag adds 0.
         inside = torch.where(score * size > total, counts[kind], 0.0)
         total = total + inside * score
         size = size + inside
@@ -85,12 +85,12 @@ def _threshold_of_shared(scores: torch.Tensor, counts: torch.Tensor) -> torch.Te
 
 def counted_entmax(scores: torch.Tensor, counts: torch.Tensor, alpha: float) -> torch.Tensor:
     """
-    The weight of one instance of each kind.
+    Compute the weight of one instance of each kind.
 
     Args:
         scores (`torch.Tensor` of shape `(models, heads, kinds, states, bags or 1)`): Scores of the kinds.
         counts (`torch.Tensor` of shape `(models, 1, kinds, 1, bags)`):
-            How often each is in the bag; at least one is.
+            Count of each kind in the bag; at least one is positive.
         alpha (`float`): 1 (softmax) or 2 (sparsemax).
 
     Returns:
@@ -105,16 +105,16 @@ def counted_entmax(scores: torch.Tensor, counts: torch.Tensor, alpha: float) -> 
 
 def bag_logits(stacked: MultipleInstanceClassifier, kinds: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
     """
-    The logits of a stack of models, for bags that are given as counts.
+    Compute the logits of a stack of models for bags given as counts.
 
     Dropout acts on every instance, as in the model: of c equal ones a binomial number stays, drawn from a table of 1024 values.
-    With `"hopfield"` it acts on the weights of every row, and the mean of the bag adds up one column of them: a sum of
-    (bag size) * c independent terms, for which a normal variable of the same mean and variance is drawn.
+    With `"hopfield"` it acts on the weights of every row, and the mean over the bag sums one column of them. This is a sum
+    of (bag size) * c independent terms, for which a normal variable of the same mean and variance is drawn.
 
     Args:
         stacked: From [`stack`].
-        kinds (`torch.Tensor` of shape `(kinds, input_size)`): The patterns that occur.
-        counts (`torch.Tensor` of shape `(models, bags, kinds)`): How often each is in each bag.
+        kinds (`torch.Tensor` of shape `(kinds, input_size)`): The patterns.
+        counts (`torch.Tensor` of shape `(models, bags, kinds)`): Count of each pattern in each bag.
 
     Returns:
         `torch.Tensor` of shape `(models, bags, num_labels)`.
@@ -137,7 +137,7 @@ def bag_logits(stacked: MultipleInstanceClassifier, kinds: torch.Tensor, counts:
         query, key, value = core.project(*patterns)
         factor = core.scaling * config.beta
         scores = (factor * key @ query.transpose(-1, -2))[..., None]
-        # A state is a sum of keys after the first update: its scores are sums of these.
+        # After the first update a state is a weighted sum of keys, so its scores are sums of these.
         gram = factor * key @ key.transpose(-1, -2)
         for _ in range(config.update_steps):
             weights = counts * counted_entmax(scores, counts, config.alpha)
@@ -152,23 +152,23 @@ def bag_logits(stacked: MultipleInstanceClassifier, kinds: torch.Tensor, counts:
 
 def _read_out(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """
-    What is retrieved, heads side by side: `(models * bags, states, heads * width)`.
+    Read out with the heads side by side: `(models * bags, states, heads * width)`.
 
     Args:
-        weights (`torch.Tensor` of shape `(models, heads, kinds, states, bags)`): Weights of the kinds as a whole.
-        values (`torch.Tensor` of shape `(models, heads or 1, kinds, width)`): What they stand for.
+        weights (`torch.Tensor` of shape `(models, heads, kinds, states, bags)`): Total weights of the kinds.
+        values (`torch.Tensor` of shape `(models, heads or 1, kinds, width)`): Values of the kinds.
     """
     retrieved = weights.flatten(3).transpose(-1, -2) @ values
     return retrieved.unflatten(2, weights.shape[3:]).permute(0, 3, 2, 1, 4).flatten(3).flatten(0, 1)
 
 
 def _dropped(weights: torch.Tensor, counts: torch.Tensor, stacked: nn.Module) -> torch.Tensor:
-    """Weights of the kinds as a whole, with dropout of single instances."""
+    """Total weights of the kinds, with dropout of single instances."""
     rate = stacked.config.bag_dropout
     if not stacked.training or not rate:
         return weights * counts
     table = _binomial_table(int(counts.max()), 1.0 - rate) / (1.0 - rate)
-    # One random number of 63 bits is four of at least 15, of which 10 are used.
+    # One random number of 63 bits gives four of at least 15 bits, of which 10 are used.
     draws = torch.empty((weights.numel() + 3) // 4, dtype=torch.int64).random_().view(torch.int16)[: weights.numel()]
     places = draws.view(weights.shape).bitwise_and(table.shape[1] - 1) + (counts * table.shape[1]).to(torch.int32)
     return weights * table.view(-1).index_select(0, places.view(-1)).view(weights.shape)
@@ -177,8 +177,9 @@ def _dropped(weights: torch.Tensor, counts: torch.Tensor, stacked: nn.Module) ->
 @functools.cache
 def _binomial_table(largest: int, rate: float, points: int = 1024) -> torch.Tensor:
     """
-    Equally likely values of a binomial variable, for each number of trials up to `largest`: `(largest + 1, points)`. With
-    rate 1/2 they are exact up to 10 trials; drawing them is several times faster than `torch.binomial`.
+    Tabulate equally likely values of a binomial variable for each number of trials up to `largest`, as
+    `(largest + 1, points)`. At rate 1/2 they are exact up to 10 trials. Drawing from the table is several times faster than
+    `torch.binomial`.
     """
     trials = torch.arange(largest + 1, dtype=torch.float64)[:, None]
     successes = torch.arange(largest + 1, dtype=torch.float64)
@@ -190,7 +191,7 @@ def _binomial_table(largest: int, rate: float, points: int = 1024) -> torch.Tens
 
 
 def _mean_of_rows(weights: torch.Tensor, counts: torch.Tensor, stacked: nn.Module) -> torch.Tensor:
-    """The mean over all states, that is over the kinds as often as they occur, of the weights of the kinds as a whole."""
+    """Mean of the total weights of the kinds over all states, that is, over the kinds weighted by their counts."""
     share = (counts / counts.sum(KINDS, keepdim=True)).transpose(2, 3)
     column = (weights * share).sum(3, keepdim=True) * counts
     rate = stacked.config.bag_dropout

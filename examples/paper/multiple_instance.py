@@ -1,16 +1,16 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Multiple-instance benchmarks: Tiger, Fox, Elephant and UCSB breast cancer, Hopfield and pooling, sparse and dense.
+"""Multiple-instance benchmarks: Tiger, Fox, Elephant and UCSB breast cancer, with Hopfield and pooling, sparse and dense.
 
     python examples/paper/multiple_instance.py --data_dir DATA --output_dir OUT
     python examples/paper/multiple_instance.py --quick --output_dir OUT         # generated bags, seconds
 
-Ten-fold stratified cross-validation, repeated with other folds and initial weights for every seed. Features are standardised on
-what is trained on and clipped, and the model after 50 epochs is tested. Two protocols:
+Ten-fold stratified cross-validation is repeated with other folds and initial weights for every seed. Features are standardised
+on the training bags and clipped, and the model after 50 epochs is tested. There are two protocols:
 
-- The paper's: hyperparameters are chosen once, by cross-validation within the nine training folds of the first fold of the first seed,
-  and kept for all other folds and seeds (whose test bags are therefore mostly bags of that choice). UCSB, where a small grid was not
-  enough, is run a second time with a search along the paper's whole grid, one hyperparameter after the other.
-- Nested: every fold has a choice of its own, in which its test bags play no part at all.
+- The paper's: hyperparameters are chosen once, by cross-validation within the nine training folds of the first fold of the
+  first seed, and kept for all other folds and seeds (so most of their test bags took part in the choice). UCSB, where a small
+  grid was not enough, is run a second time with a search along the paper's whole grid, one hyperparameter after the other.
+- Nested: every fold has its own choice, in which its test bags take no part.
 
 All models of one configuration (seeds x folds) are trained as one stack (stacking.py).
 """
@@ -66,7 +66,7 @@ class Bags(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Numbers of the bags that one model is trained on, chosen by, and tested on."""
+    """Indices of the bags for training, validation and testing of one model."""
 
     train: np.ndarray
     validation: np.ndarray
@@ -84,7 +84,7 @@ def load_bags(path: Path | None) -> Bags:
 
 
 def make_splits(labels: np.ndarray, seed: int, folds: int) -> list[Split]:
-    """The folds of one seed; a tenth of the training bags is held out, as in the paper, though no rule of ours asks for it."""
+    """Make the folds of one seed. As in the paper, a tenth of the training bags is held out, although we do not use it."""
     splits = []
     for number, (train, test) in enumerate(_folds(labels, folds, seed)):
         train, validation = _hold_out(train, labels, 100 * seed + number)
@@ -104,11 +104,11 @@ def _hold_out(bags: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarr
 
 def pairwise_auc(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """
-    Area under the ROC curve: how often a positive bag has a higher score than a negative one; equal ones count half.
+    Area under the ROC curve: how often a positive bag scores higher than a negative one. Ties count half.
 
     Args:
         scores (`torch.Tensor` of shape `(models, bags)`): Scores.
-        labels (`torch.Tensor` of shape `(models, bags)`): 0, 1, or -1 for what does not count.
+        labels (`torch.Tensor` of shape `(models, bags)`): 0, 1, or -1 for padding.
     """
     pairs = (labels[:, :, None] == 1) & (labels[:, None, :] == 0)
     higher = (scores[:, :, None] > scores[:, None, :]).float() + 0.5 * (
@@ -119,13 +119,13 @@ def pairwise_auc(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 class StackedTraining:
     """
-    One model for each of some splits, trained together.
+    Trains one model per split, all together.
 
     Args:
         config ([`SparseHopfieldMultipleInstanceConfig`]): Their configuration.
         bags ([`Bags`]): The data set.
-        splits (`list[Split]`): One model each.
-        seed (`int`): Of the initial weights and the order of the bags.
+        splits (`list[Split]`): The splits.
+        seed (`int`): Seed of the initial weights and the order of the bags.
     """
 
     def __init__(
@@ -150,13 +150,13 @@ class StackedTraining:
         return logits.unflatten(0, chosen.shape)
 
     def fit(self, epochs: int, batch: int, learning_rate: float, decay: float) -> None:
-        """Train all models for so many passes over their training bags."""
+        """Train all models for `epochs` passes over their training bags."""
         size = min(len(split.train) for split in self.splits)
         optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, decay)
         self.model.train()
         for _ in range(epochs):
-            # Folds differ by a bag or two; each epoch leaves out others.
+            # Folds differ in size by a bag or two; each epoch leaves out other bags.
             order = torch.stack(
                 [torch.as_tensor(split.train)[torch.randperm(len(split.train))[:size]] for split in self.splits]
             )
@@ -171,7 +171,7 @@ class StackedTraining:
 
     @torch.no_grad()
     def auc(self, part: str) -> torch.Tensor:
-        """AUC of each model on its own bags of one part, `"validation"` or `"test"`."""
+        """AUC of each model on its bags of one part, `"validation"` or `"test"`."""
         self.model.eval()
         chosen = [torch.as_tensor(getattr(split, part)) for split in self.splits]
         labels = nn.utils.rnn.pad_sequence([self.bags.labels[bags] for bags in chosen], True, padding_value=-1)
@@ -180,7 +180,7 @@ class StackedTraining:
 
 
 def make_config(model: str, bags: Bags, choice: dict[str, Any]) -> SparseHopfieldMultipleInstanceConfig:
-    """The configuration of a model with some choice of hyperparameters."""
+    """Make the configuration of a model with a choice of hyperparameters."""
     settings = FIXED | {name: value for name, value in choice.items() if name not in TRAINING}
     return SparseHopfieldMultipleInstanceConfig(input_size=bags.instances.shape[2], **settings, **MODELS[model])
 
@@ -188,7 +188,7 @@ def make_config(model: str, bags: Bags, choice: dict[str, Any]) -> SparseHopfiel
 def train(
     model: str, bags: Bags, splits: list[Split], choice: dict[str, Any], epochs: int, seed: int
 ) -> StackedTraining:
-    """Train a model on every split, with some choice of hyperparameters; what it does not name is as in `FIXED` and `TRAINING`."""
+    """Train a model on every split with a choice of hyperparameters. The others are as in `FIXED` and `TRAINING`."""
     training = StackedTraining(make_config(model, bags, choice), bags, splits, seed)
     training.fit(epochs, **{name: choice.get(name, value) for name, value in TRAINING.items()})
     return training
@@ -209,13 +209,13 @@ def evaluate(
     Choose hyperparameters, then cross-validate.
 
     Args:
-        grid (`dict`): Hyperparameters all of whose combinations are tried.
-        wider (`dict`, *optional*): More of them. From the best combination on, each in turn is set to its best value.
-        repeats (`int`, *optional*, defaults to 1): Cross-validations, with other folds, that a choice is judged by.
+        grid (`dict`): Hyperparameters whose combinations are all tried.
+        wider (`dict`, *optional*): Further hyperparameters. Starting from the best combination, each is set to its best value.
+        repeats (`int`, *optional*, defaults to 1): Number of cross-validations, with other folds, to judge a choice by.
 
     Returns:
-        `dict`: `auc` (for each seed the mean over its folds), `folds` (seeds x folds), `choice` and `selection`
-        (validation AUC of each choice).
+        `dict`: `auc` (mean over the folds, per seed), `folds` (seeds x folds), `choice` and `selection` (validation AUC of
+        each choice).
     """
     labels = bags.labels.numpy()
     first = make_splits(labels, 0, folds)[0]
@@ -228,7 +228,7 @@ def evaluate(
     selection = []
 
     def best(choices: Iterable[dict[str, Any]]) -> dict[str, Any]:
-        """Try them, and return the best of all that were tried."""
+        """Try these choices and return the best of all tried so far."""
         for choice in choices:
             tried = train(model, bags, inner, choice, epochs, seed=0)
             selection.append((float(tried.auc("validation").mean()), choice))
@@ -252,13 +252,13 @@ def evaluate_nested(
     dataset: str, model: str, seeds: int, folds: int, epochs: int, grid: dict[str, list], bags: Bags
 ) -> dict[str, Any]:
     """
-    Cross-validation in which every fold has its own choice of hyperparameters, made without its bags.
+    Cross-validate with a separate choice of hyperparameters for every fold, made without its bags.
 
-    A model that is trained without two folds says how good a choice is for the one, by its AUC on the other, and for the
-    other by that on the one. Each fold is paired with the next, the one before and the opposite one.
+    A model trained without two folds judges a choice for each of them by its AUC on the other. Each fold is paired with the
+    next, the previous and the opposite fold.
 
     Returns:
-        `dict`: As that of [`evaluate`], but `choices` has one for each seed and fold, and so has every AUC of `selection`.
+        `dict`: As from [`evaluate`], but `choices` has one choice per seed and fold, and so has each AUC in `selection`.
     """
     labels = bags.labels.numpy()
     pairs = sorted({tuple(sorted((i, (i + far) % folds))) for i in range(folds) for far in (1, folds // 2)})
@@ -293,7 +293,7 @@ def evaluate_nested(
 def auc_of_choices(
     model: str, bags: Bags, splits: list[Split], choices: list[dict[str, Any]], epochs: int
 ) -> torch.Tensor:
-    """Test AUC on every split, each with its own choice of hyperparameters."""
+    """Compute the test AUC on every split, each with its own choice of hyperparameters."""
     found = torch.zeros(len(splits))
     for choice in {tuple(choice.items()): choice for choice in choices}.values():
         mine = [place for place, other in enumerate(choices) if other == choice]
@@ -302,7 +302,7 @@ def auc_of_choices(
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Run the experiment; returns its record."""
+    """Run the experiment. Returns its record."""
     arguments = parse(ExperimentArguments, argv)
     seeds = len(arguments.seed_range(5, 2))
     if arguments.quick:
@@ -320,7 +320,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     for dataset, path in sources.items():
         bags = None if arguments.report_only else load_bags(path)
         for model in MODELS:
-            if dataset == WIDE and "Hopfield" not in model:  # pooling is where the paper has it with the small grid
+            if dataset == WIDE and "Hopfield" not in model:  # pooling reaches the paper's level with the small grid
                 continue
             settings = {"dataset": dataset, "model": model, **common, "grid": grid}
             if dataset == WIDE:

@@ -1,12 +1,11 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Tables, plot and verdicts of the multiple-instance benchmarks, from their record alone."""
+"""Tables, figure and verdicts of the multiple-instance benchmarks, made from their record alone."""
 
 import math
 import statistics
 from pathlib import Path
 from typing import Any
 
-from harness import claims, figure, save_figure, select, sign, spread, table, verdict
 from multiple_instance_settings import (
     CLIP,
     DATASETS,
@@ -21,6 +20,7 @@ from multiple_instance_settings import (
     WIDE_REPEATS,
     WIDER,
 )
+from reporting import claims, figure, save_figure, select, sign, spread, table, verdict
 
 
 PAPER = {
@@ -29,7 +29,7 @@ PAPER = {
     "D pooling": {"Tiger": (0.871, 0.014), "Fox": (0.637, 0.035), "Elephant": (0.876, 0.015), "UCSB": (0.828, 0.068)},
     "S pooling": {"Tiger": (0.884, 0.007), "Fox": (0.610, 0.033), "Elephant": (0.914, 0.016), "UCSB": (0.796, 0.107)},
 }
-# Other methods in the paper's table, which it takes from elsewhere; we have not run them.
+# Other methods, which the paper's table takes from elsewhere. We have not run them.
 PAPER_OTHERS = {
     "Path encoding": {"Tiger": 0.910, "Fox": 0.712, "Elephant": 0.944, "UCSB": 0.880},
     "MInD": {"Tiger": 0.853, "Fox": 0.704, "Elephant": 0.936, "UCSB": 0.831},
@@ -38,7 +38,7 @@ PAPER_OTHERS = {
 
 
 def report(record: dict[str, Any], folder: Path) -> str:
-    """Markdown and the picture `multiple_instance.png`."""
+    """Make the section of RESULTS.md and the figure `multiple_instance.png`."""
     found = {
         (dataset, model): result
         for dataset in [*DATASETS, WIDE, *NESTED.values(), "generated", "generated-nested"]
@@ -52,42 +52,44 @@ def report(record: dict[str, Any], folder: Path) -> str:
 
 ### One choice of hyperparameters, as in the paper
 
-ROC-AUC, mean ± standard deviation over {seeds} seeds of the mean over ten folds (in brackets: the paper).
+ROC-AUC, mean ± standard deviation over {seeds} seeds of the mean over ten folds (the paper in brackets).
 
 {_table_of_one_choice(found)}
-Ten-fold stratified cross-validation, other folds and initial weights for each seed; a tenth of the training folds held
-out for validation; standardised on the training bags of the fold, and clipped at {CLIP:g} standard deviations (below); Adam, {EPOCHS} epochs. Chosen once for each data set and model, by
-{SELECTION_FOLDS}-fold cross-validation within the nine training folds of the first fold of the first seed (the paper has one split):
-{_listed(GRID)}. Fixed, for want of time, where the paper searches too: batch {TRAINING["batch"]},
-learning rate {TRAINING["learning_rate"]:g} with decay {TRAINING["decay"]}, {FIXED["embedding_layers"]} embedding layer of width {FIXED["embedding_size"]}, {FIXED["num_heads"]} heads of size {FIXED["head_size"]}.
-This is the paper's rule, and it leaks: nine tenths of all bags take part in the choice, and are test bags of the other folds and seeds.
+**Protocol.** Ten-fold stratified cross-validation, with other folds and initial weights for each seed. A tenth of the training folds is held
+out for validation. Features are standardised on the training bags of the fold and clipped at {CLIP:g} standard deviations (see below). Adam, {EPOCHS} epochs.
 
-UCSB's two Hopfield models came out below the paper's spread that way, and were run again with the rest of the paper's grid. The
-wider search starts from the best of the choices above and then sets, one after the other, each of these to its best value:
+**Hyperparameters** are chosen once for each data set and model, by {SELECTION_FOLDS}-fold cross-validation within the nine training folds of the
+first fold of the first seed (the paper uses one split): {_listed(GRID)}. For lack of time we fix some that the paper
+searches: batch {TRAINING["batch"]}, learning rate {TRAINING["learning_rate"]:g} with decay {TRAINING["decay"]}, {FIXED["embedding_layers"]} embedding layer of width {FIXED["embedding_size"]}, {FIXED["num_heads"]} heads of size {FIXED["head_size"]}.
+This is the paper's rule, and it leaks: nine tenths of all bags take part in the choice and are test bags of the other folds and seeds.
+
+**Wider search.** With that choice, the two Hopfield models on UCSB were below the paper's spread, so we ran them again with the rest of the
+paper's grid. The wider search starts from the best of the choices above and then sets each of these to its best value, one after the other:
 {_listed(WIDER)}. Every choice is judged by {WIDE_REPEATS} ten-fold cross-validations within the same nine folds.
-The folds it is tested on are those of the first run, whose AUC was known when the search was made wider.
-How little such a choice says on so few bags: an earlier search for D Hopfield, alike but for the random numbers of its dropout and
-stopped before decay and batch, had come to width 128 and 12 heads of size 32, with a test AUC of .856 ± .043 over the five seeds.
+The test folds are those of the first run, whose AUC was known when we widened the search. On so few bags such a choice says little: an
+earlier search for D Hopfield, which differed only in the random numbers of its dropout and stopped before decay and batch, ended at width
+128 and 12 heads of size 32, with a test AUC of .856 ± .043 over the five seeds.
 
-The paper stops early on validation AUC; its published code does not (it never raises the best AUC it compares with, and so
-reports the last epoch it runs), and neither do we: the best of 50 epochs on 18 validation bags is mostly luck (Tiger, first seed, all ten folds:
-S pooling .854 with the best epoch and .883 with the last, D pooling .872 and .881. These test scores were seen
-before the rules were made, and so were, on Tiger with five seeds and choice by five random splits instead of cross-validation, .838 of D
-pooling with the best epoch and .831 of S pooling with the last; no others were).
+**Early stopping.** The paper stops early on validation AUC. Its published code does not: it never raises the best AUC it compares with, and so
+reports the last epoch it runs. We do not stop early either, because the best of 50 epochs on 18 validation bags is mostly luck: on Tiger
+(first seed, all ten folds), S pooling has .854 with the best epoch and .883 with the last, D pooling .872 and .881. These test scores were
+seen before the rules were made. So were two others on Tiger, with five seeds and a choice by five random splits instead of
+cross-validation: .838 for D pooling with the best epoch, and .831 for S pooling with the last. No further test scores were seen.
 
-Clipping was chosen for all models and sets on validation bags, with S pooling and bag dropout 0.75 (mean AUC of three ten-fold
-cross-validations within the nine training folds of the first fold): Tiger .848 without and .908 with it (scaling 0.1), .851 and .912
-(scaling 1), Fox .574 and .684, UCSB .846 and .865. Without clipping, Tiger's test folds gave D pooling .855 and S pooling .847 (five seeds).
+**Clipping** was chosen for all models and sets on validation bags, with S pooling and bag dropout 0.75 (mean AUC of three ten-fold
+cross-validations within the nine training folds of the first fold). Without and with clipping: Tiger .848 and .908 (scaling 0.1), .851 and .912
+(scaling 1), Fox .574 and .684, UCSB .846 and .865. Without clipping, the test folds of Tiger gave .855 for D pooling and .847 for S pooling (five
+seeds).
 
-Chosen:
+The choices were:
 
 {_table_of_choices(found)}
-### Nested: a choice for every fold, without its bags
+### Nested: a choice for every fold, made without its bags
 
 ROC-AUC of the ten folds of the first seed, mean ± standard error over the folds (in brackets: the first seed of the table above, on the same
-folds). Each fold chooses from the grid ({_listed(GRID)}) by models that are trained without it and without one of three other folds, on which they are
-judged; then it trains on the same bags as above. Only the clipping was decided once for all, as said there. (The choices are those of a first
-run, which then trained on the held-out bags as well; these AUCs were made again from the stored choices.)
+folds). Each fold chooses from the grid ({_listed(GRID)}) with models that are trained without that fold and without one of three other folds, on
+which they are judged. It then trains on the same bags as above. Only the clipping was decided once for all folds, as described above. (The choices
+come from a first run, which then also trained on the held-out bags; these AUCs were computed again from the stored choices.)
 
 {_table_of_nested(found)}
 {_leak(found)}
@@ -122,7 +124,9 @@ def _table_of_choices(found: dict[tuple[str, str], dict[str, Any]]) -> str:
             rows.append([dataset, model, *(choice[name] for name in GRID)])
             rows[-1] += [", ".join(f"{name} {value:g}" for name, value in others.items()) or "-", len(tried)]
             rows[-1] += [f"{min(tried):.3f} to {max(tried):.3f}"]
-    return table(["data", "model", *GRID, "other than fixed", "choices", "their validation AUC"], rows)
+    return table(
+        ["data", "model", *GRID, "changed from the fixed values", "choices tried", "their validation AUC"], rows
+    )
 
 
 def _table_of_nested(found: dict[tuple[str, str], dict[str, Any]]) -> str:
@@ -138,7 +142,7 @@ def _table_of_nested(found: dict[tuple[str, str], dict[str, Any]]) -> str:
 
 
 def _leak(found: dict[tuple[str, str], dict[str, Any]]) -> str:
-    """What the one choice of the paper's protocol, which has seen most test bags, gains over a nested one."""
+    """Compare the single choice of the paper's protocol, which has seen most test bags, with nested choices."""
     both = [
         (found.get((dataset, model)), found.get((NESTED[dataset], model))) for dataset in DATASETS for model in MODELS
     ]
@@ -148,16 +152,12 @@ def _leak(found: dict[tuple[str, str], dict[str, Any]]) -> str:
     error = statistics.stdev(gains) / math.sqrt(len(gains))
     return (
         f"One choice minus nested: {statistics.fmean(gains):+.4f} ± {error:.4f} (standard error) over {len(gains)} models and sets"
-        + (
-            ", so that the leak of the paper's rule gains nothing that could be seen here.\n"
-            if sign(gains) != 1
-            else ".\n"
-        )
+        + (", so the leak of the paper's rule has no measurable benefit here.\n" if sign(gains) != 1 else ".\n")
     )
 
 
 def _error_over_folds(result: dict[str, Any]) -> float:
-    """Standard error of a mean over folds: the deviation between folds, of all seeds, over the root of their number in one."""
+    """Standard error of a mean over folds: the deviation over the folds of all seeds, divided by the root of the folds per seed."""
     values = [value for seed in result["folds"] for value in seed]
     return statistics.stdev(values) / math.sqrt(len(result["folds"][0]))
 
@@ -169,14 +169,14 @@ def _listed(grid: dict[str, tuple]) -> str:
 def _claims(found: dict[tuple[str, str], dict[str, Any]]) -> list[tuple[str, str, str]]:
     wide = {("UCSB", model): found[WIDE, model] for model in MODELS if (WIDE, model) in found}
     rows = [_level(found | wide)]
-    for kind in ("Hopfield", "pooling"):  # S with a wider search is not compared with D without
+    for kind in ("Hopfield", "pooling"):  # do not compare S after a wider search with D before it
         both = all(("UCSB", f"{letter} {kind}") in wide for letter in "SD")
         rows.append(_sparse_against_dense(found | wide if both else found, kind))
     return rows
 
 
 def _level(found: dict[tuple[str, str], dict[str, Any]]) -> tuple[str, str, str]:
-    """Whether our AUC is within the paper's deviation or above it, with both protocols."""
+    """Judge whether our AUC is within the paper's deviation or above it, in both protocols."""
     agree, notes = [], []
     counts = {"one choice": [0, 0], "nested": [0, 0]}
     for dataset, nested in NESTED.items():
@@ -200,18 +200,18 @@ def _level(found: dict[tuple[str, str], dict[str, Any]]) -> tuple[str, str, str]
     if notes:
         text += (
             f". Below (± standard error over folds): {'; '.join(notes)}. The paper's deviations are those of means over other folds of the same "
-            "bags, and say nothing about other bags: a fold of UCSB has 5 or 6, and a mean over ten of them is known to 0.04. UCSB with one "
-            "choice is judged by the wider search where it was made."
+            "bags and say nothing about other bags: a fold of UCSB has 5 or 6 bags, and the mean over ten folds has a standard error of about "
+            "0.04. With one choice, UCSB is judged by the wider search where there is one."
         )
     return (
-        "AUC of the four models on the four sets (our bar: within the paper's deviation, or above)",
+        "AUC of the four models on the four sets (here: within the paper's deviation, or above)",
         verdict(agree),
-        text or "not run",
+        f"Within the deviation or above: {text}" if text else "Not run.",
     )
 
 
 def _sparse_against_dense(found: dict[tuple[str, str], dict[str, Any]], kind: str) -> tuple[str, str, str]:
-    """Whether S is better than D where the paper has it so, and not where it has not; paired by seed, with the same folds."""
+    """Judge whether S is better than D exactly where the paper has it so, paired by seed on the same folds."""
     paper = {name: PAPER[f"S {kind}"][name][0] > PAPER[f"D {kind}"][name][0] for name in DATASETS}
     agree, texts = [], []
     for dataset in DATASETS:
@@ -230,11 +230,11 @@ def _sparse_against_dense(found: dict[tuple[str, str], dict[str, Any]], kind: st
         f"S {kind} is better than D {kind} on {better} and not on the others",
         verdict(agree),
         (
-            f"S - D, paired by seed, ± standard error: {'; '.join(texts)}. Bags are small (13 instances at most, 40 in UCSB), so that softmax "
-            "is not diluted, and the scaling is chosen for each model: the reason that sparse models win on long bags (section 2) is absent here. The paper's "
-            "own differences are within its deviations, but for pooling on Elephant."
+            f"S - D, paired by seed, ± standard error: {'; '.join(texts)}. Bags are small (at most 13 instances, 40 in UCSB), so softmax "
+            "is not diluted, and the scaling is chosen for each model; what makes sparse models win on long bags (section 2) is absent here. The "
+            "paper's own differences are within its deviations, except for pooling on Elephant."
             if texts
-            else "not run"
+            else "Not run."
         ),
     )
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The multiple-instance benchmarks: which data, which models, and what their hyperparameters are chosen from."""
+"""Data, models and hyperparameter grids of the multiple-instance benchmarks."""
 
 DATASETS = {"Tiger": "tiger", "Fox": "fox", "Elephant": "elephant", "UCSB": "ucsb_breast_cancer"}
 WIDE = "UCSB-wider"
@@ -10,7 +10,7 @@ MODELS = {
     "D pooling": {"aggregation": "pooling", "alpha": 1.0},
     "S pooling": {"aggregation": "pooling", "alpha": 2.0},
 }
-# Of the paper's grid: what it varies and we fix, and what we search.
+# Hyperparameters of the paper's grid that we fix, and those that we search.
 FIXED = {
     "num_heads": 8,
     "head_size": 16,
@@ -21,7 +21,7 @@ FIXED = {
 GRID = {"scaling": (0.1, 1.0, 10.0), "bag_dropout": (0.0, 0.75)}
 TRAINING = {"batch": 16, "learning_rate": 1e-3, "decay": 0.96}
 EPOCHS = 50
-# The rest of the paper's grid, for the wider search: one after the other, in this order.
+# The rest of the paper's grid, for the wider search: one hyperparameter after the other, in this order.
 WIDER = {
     "learning_rate": (1e-3, 1e-5),
     "embedding_size": (32, 64, 128),
@@ -31,6 +31,6 @@ WIDER = {
     "decay": (0.94, 0.96, 0.98),
     "batch": (4, 8, 16),
 }
-WIDE_REPEATS = 3  # cross-validations that each of its choices is judged by
-CLIP = 2.0  # standard deviations: the features have long tails, and a bag is small
+WIDE_REPEATS = 3  # cross-validations per choice
+CLIP = 2.0  # standard deviations; the features have long tails, and bags are small
 FOLDS, SELECTION_FOLDS, NESTED_SEEDS = 10, 10, 1

@@ -1,9 +1,9 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Many models trained as one: multiple-instance classifiers of one configuration, their parameters stacked.
+"""Train many models as one: multiple-instance classifiers of one configuration, with their parameters stacked.
 
-The model of the library stays as it is; its parts that hold parameters get one more dimension in front, and the batch
-holds the bags of the first model, then those of the second, ...; what comes between is done in large operators instead of
-many small ones. Elementwise optimisers (Adam, AdamW) then do what they would do for each model by itself.
+The model of the library is used as it is. Its parameters get one more dimension in front, and the batch holds the bags of
+the first model, then those of the second, and so on. A few large operators then replace many small ones, and elementwise
+optimisers (Adam, AdamW) update each model as they would update it alone.
 """
 
 import copy
@@ -26,14 +26,14 @@ def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
 
 
 class StackedLinear(nn.Linear):
-    """`torch.nn.Linear` of many models."""
+    """`torch.nn.Linear` for a stack of models."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return _linear(input, self.weight, self.bias)
 
 
 class StackedLayerNorm(nn.LayerNorm):
-    """`torch.nn.LayerNorm` of many models."""
+    """`torch.nn.LayerNorm` for a stack of models."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         normal = nn.functional.layer_norm(input, self.normalized_shape, eps=self.eps)
@@ -42,7 +42,7 @@ class StackedLayerNorm(nn.LayerNorm):
 
 
 class StackedAssociation(HopfieldAssociation):
-    """The association of many models."""
+    """The association for a stack of models."""
 
     def _apply_projection(self, inputs: torch.Tensor, part: str) -> torch.Tensor:
         rows = self._rows[part]
@@ -51,7 +51,7 @@ class StackedAssociation(HopfieldAssociation):
 
 
 class StackedPooling(SparseHopfieldPooling):
-    """Hopfield pooling of many models: each bag meets the state patterns of its model."""
+    """Hopfield pooling for a stack of models: each bag is paired with the state patterns of its model."""
 
     def _hopfield_input(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         models, _, quantity, width = self.pooling_weights.shape
@@ -70,17 +70,17 @@ STACKED = {
 
 def stack(models: Sequence[MultipleInstanceClassifier]) -> MultipleInstanceClassifier:
     """
-    One model that holds them all.
+    Stack models into one.
 
     Args:
         models (sequence of [`SparseHopfieldForMultipleInstanceClassification`]): Models of one configuration.
 
     Returns:
-        A model that takes `instances` of shape `(models * batch, instances, input_size)`, first the bags of the first
-        model. Its parameters have the shape `(models, ...)`.
+        A model that takes `instances` of shape `(models * batch, instances, input_size)`, starting with the bags of the
+        first model. Its parameters have the shape `(models, ...)`.
     """
     if any(model.config.to_dict() != models[0].config.to_dict() for model in models):
-        raise ValueError("models must have one configuration.")
+        raise ValueError("models must all have the same configuration.")
     stacked = copy.deepcopy(models[0])
     parts = [dict(model.named_modules()) for model in models]
     for name, module in stacked.named_modules():
@@ -98,11 +98,11 @@ def stack(models: Sequence[MultipleInstanceClassifier]) -> MultipleInstanceClass
 
 def unstack(stacked: MultipleInstanceClassifier, number: int) -> MultipleInstanceClassifier:
     """
-    One of the models in a stack, as an ordinary model of the library.
+    Return one of the models in a stack as an ordinary model of the library.
 
     Args:
         stacked: From [`stack`].
-        number (`int`): Which.
+        number (`int`): Index of the model.
     """
     model = MultipleInstanceClassifier(stacked.config)
     model.load_state_dict({name: value[number] for name, value in stacked.state_dict().items()})

@@ -1,13 +1,13 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`CalibrationReport`: the result of a calibration, for reading, logging and saving."""
 
-import json
 import os
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from transformers.utils import logging
+
+from ..files import write_json
 
 
 logger = logging.get_logger(__name__)
@@ -55,4 +55,4 @@ class CalibrationReport:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the report as JSON."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+        write_json(path, self.to_dict())

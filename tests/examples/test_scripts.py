@@ -106,7 +106,7 @@ def test_a_push_that_fails_costs_nothing(script, tmp_path, monkeypatch):
     def init_hf_repo(trainer, token=None):
         trainer.hub_model_id = "me/smoke"
 
-    monkeypatch.setattr("common.push_folder", fail)
+    monkeypatch.setattr("training_run.push_folder", fail)
     monkeypatch.setattr(Trainer, "init_hf_repo", init_hf_repo)
     options = ["--push_to_hub", "--save_strategy", "no", "--hub_token", "hf_secret", "--max_steps", "2"]
     with pytest.raises(PushError, match="no way to me/smoke"):
@@ -347,7 +347,7 @@ class TestBadData:
             ([("good", 0), ("bad", 0)], "nothing to tell apart"),
             (
                 [("good", 1), ("bad", 0), ("odd", 57)],
-                "go up to 57, but of those below 55 never occur, 2 the first. .* --num_labels",
+                "go up to 57, but 55 of the smaller ones never occur, the first being 2. .* --num_labels",
             ),
             (
                 [("good", 1), ("bad", ""), ("odd", 0)],
@@ -411,7 +411,7 @@ class TestBadData:
             script("image_classification").main(options)
         Dataset.from_dict({"text": list("abcd"), "label": labels.tolist()}).to_json(tmp_path / "t.json")
         arguments = text_arguments(tmp_path, [("a", 1)], "--train_file", str(tmp_path / "t.json"))
-        with pytest.raises(ValueError, match="'label' must be integers or words, one a row, got List"):
+        with pytest.raises(ValueError, match="'label' must be integers or words, one per row, got List"):
             script("text_classification").main(arguments)
 
     @pytest.mark.parametrize("pixels", [np.linspace(0, 255, 64), np.linspace(-1, 1, 64), np.arange(64) * 10])
@@ -449,7 +449,7 @@ def test_images_of_floating_point_numbers(script):
 
 def test_num_labels_allows_classes_without_a_sample(script, tmp_path):
     script("text_classification")
-    from data_loading import check_labels
+    from data_checks import check_labels
 
     splits = {"train": Dataset.from_dict({"label": [0, 3]})}
     assert check_labels(splits, "label", 5) == list("01234")
@@ -457,7 +457,7 @@ def test_num_labels_allows_classes_without_a_sample(script, tmp_path):
 
 def test_one_file_with_several_splits(script, tmp_path):
     script("text_classification")
-    from data_loading import DataArguments, load_splits
+    from data_splits import DataArguments, load_splits
 
     rows = {"text": list("abcdef"), "split": ["train", "test"] * 3}
     lines = ["text,split", *(f"{text},{split}" for text, split in zip(*rows.values(), strict=True))]
@@ -492,8 +492,8 @@ def test_batches_of_like_length_do_not_reorder_the_test_set(script, tmp_path):
 @pytest.mark.parametrize("before", [["<s>"], []])
 def test_blocks_of_text(script, before, tmp_path):
     script("causal_lm")
-    from data_loading import load_splits
-    from language_modelling import TextArguments, text_blocks
+    from data_splits import load_splits
+    from text_blocks import TextArguments, text_blocks
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 

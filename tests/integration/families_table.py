@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The table of families: every model type of transformers, run or refused. `python -m tests.integration.families_table`
-runs them all and writes `families.md`; `test_families.py` checks it.
+"""The table of families: every model type in transformers, run or refused.
+
+`python -m tests.integration.families_table` runs them all and writes `families.md`; `test_families.py` checks it.
 """
 
 import importlib
@@ -28,14 +29,14 @@ TABLE = Path(__file__).with_name("families.md")
 @dataclass
 class Row:
     """
-    What became of one model type.
+    The result for one model type.
 
     Args:
         model_type (`str`): As in config.json.
         route (`str`):
             `"registry"`, `"patched"` or `"registry and patched"`; `"refused"`; `"no softmax attention"`; `"not run"`.
         note (`str`): Why it is refused, why it was not run, or which of its attention classes were not reached.
-        dense (`str`): Classes in which a softmax was left dense without a reason. Must be empty.
+        dense (`str`): Classes in which a softmax stayed dense without a reason. Must be empty.
     """
 
     model_type: str
@@ -45,7 +46,7 @@ class Row:
 
 
 def sweep_one(model_type: str) -> Row:
-    """Make a tiny model of a model type, run it, and see whether its attention retrieves sparsely."""
+    """Make a tiny model of a model type, run it, and check whether its attention retrieves sparsely."""
     torch.manual_seed(0)
     try:
         model_class = model_class_of(model_type)
@@ -110,20 +111,20 @@ def _routes_of_package(model_type: str) -> str:
 
 
 def model_types() -> list[str]:
-    """The model types that have a model, by the names in transformers' tables; nothing is imported for it."""
+    """Return the model types that have a model, from the names in transformers' tables and without imports."""
     tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
     tables = [table for table in tables if table is not CONFIG_MAPPING_NAMES]
     return [model_type for model_type in CONFIG_MAPPING_NAMES if any(model_type in table for table in tables)]
 
 
 def counted(rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """The model types seen to be sparse throughout, and those with softmax attention."""
+    """Return the model types that are sparse throughout, and all with softmax attention."""
     softmax = [row for row in rows if row.route not in ("no softmax attention", "refused")]
     return [row for row in softmax if row.route != "not run" and not row.note], softmax
 
 
 def render(rows: list[Row]) -> str:
-    """The table as Markdown."""
+    """Format the table as Markdown."""
     lists: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.model_type):
         lists.setdefault(row.route, []).append(row)
@@ -132,8 +133,8 @@ def render(rows: list[Row]) -> str:
         f"<!-- Written by tests/integration/families_table.py with transformers {transformers.__version__}. -->",
         "",
         f"Of the {len(softmax)} model types of transformers {transformers.__version__} with softmax attention, "
-        f"{len(sparse)} ({len(sparse) / len(softmax):.1%}) were made, run and seen to retrieve sparsely in every class of "
-        "attention they have; the others have a note. None was seen to run dense or mixed without a word.",
+        f"{len(sparse)} ({len(sparse) / len(softmax):.1%}) run and retrieve sparsely in every class of attention they "
+        "have; the others have a note. None runs dense or mixed silently.",
         "",
         "| | model types |",
         "| --- | --- |",
@@ -161,17 +162,17 @@ def _quietly(model_type: str) -> Row:
 
 
 def sweep(processes: int | None = None) -> list[Row]:
-    """All model types, in several processes."""
+    """Run all model types, in several processes."""
     with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=40) as pool:
         return pool.map(_quietly, model_types(), chunksize=4)
 
 
 def main() -> None:
-    """Write the table, unless a softmax was left dense without a reason."""
+    """Write the table, unless a softmax stayed dense without a reason."""
     rows = sweep()
     left = [f"{row.model_type}: {row.dense}" for row in rows if row.dense]
     if left:
-        raise SystemExit("softmax left dense without a reason:\n" + "\n".join(left))
+        raise SystemExit("softmax stayed dense without a reason:\n" + "\n".join(left))
     TABLE.write_text(render(rows), encoding="utf-8")
 
 

@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Runs a tiny model of a family and watches which of its attention modules retrieve sparsely, and what stays dense.
+"""Run a tiny model of a family, and record which attention modules retrieve sparsely and which softmax stays dense.
 
-A model is run as a whole with made-up inputs; the attention modules that were not reached so (the vision part of a model
-that got text only) are reached through the model they are a part of, or else by calling them directly.
+The whole model runs on generated inputs. Attention modules that this does not reach (such as the vision part of a model that
+got only text) are reached by running their submodel or, failing that, by calling them directly.
 """
 
 import functools
@@ -39,7 +39,7 @@ _DENSE = (
 
 @dataclass
 class Watch:
-    """What was seen: paths of attention modules that retrieved sparsely, and classes in which a softmax was left dense."""
+    """Paths of the attention modules that retrieved sparsely, and classes in which a softmax stayed dense."""
 
     sparse: set[str] = field(default_factory=set)
     dense: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ class _DenseSoftmax(TorchFunctionMode):
 
 @contextmanager
 def watching() -> Iterator[Watch]:
-    """For the time of the context, note sparse retrieval and dense softmax in the modules that run."""
+    """Record sparse retrieval and dense softmax in the modules that run within the context."""
     watch, running = Watch(), []
 
     def enter(module, *_):
@@ -87,7 +87,7 @@ def watching() -> Iterator[Watch]:
     ]
     try:
         with (
-            mock.patch.object(attention, "retrieve", noting(attention.retrieve)),
+            mock.patch.object(attention, "retrieve_with", noting(attention.retrieve_with)),
             mock.patch.object(patches, "retrieve", noting(patches.retrieve)),
             mock.patch.object(patches, "entmax", noting(patches.entmax)),
             _DenseSoftmax(see_dense),
@@ -115,7 +115,7 @@ def _first(config, *names: str, default: int) -> int:
 
 
 def candidates(name: str, model: PreTrainedModel) -> list[torch.Tensor]:
-    """Made-up values for an argument of a model's forward, likely ones first."""
+    """Generate values for an argument of a model's forward, the most likely ones first."""
     config = model.config
     entry = next((m.in_features for m in model.modules() if isinstance(m, nn.Linear)), 32)
     channels = _first(config, "num_channels", "in_channels", "in_chans", default=3)
@@ -170,7 +170,7 @@ _INPUT_SETS = (
 
 
 def model_inputs(model: PreTrainedModel) -> Iterator[dict[str, torch.Tensor]]:
-    """Made-up inputs for a model, likely ones first."""
+    """Generate inputs for a model, the most likely ones first."""
     parameters = inspect.signature(type(model).forward).parameters
     named = {
         name: p
@@ -197,7 +197,7 @@ _STATES = re.compile(r"state|^(x|inputs|hidden|features|context|query|key|value|
 
 
 def attention_inputs(module: nn.Module) -> Iterator[dict]:
-    """Made-up inputs for an attention module, likely ones first."""
+    """Generate inputs for an attention module, the most likely ones first."""
     parameters = inspect.signature(type(module).forward).parameters
     named = {n: p for n, p in parameters.items() if n != "self" and p.kind is p.POSITIONAL_OR_KEYWORD}
     usual = [
@@ -246,7 +246,7 @@ def exercise(model: PreTrainedModel) -> tuple[Watch, dict[str, str], list[str]]:
     Run a model and its parts until every attention module has been reached.
 
     Returns:
-        `tuple`: What was seen, how each attention module was reached, and those that were not.
+        `tuple`: The record, how each attention module was reached, and the modules that were not reached.
     """
     sites = attention_sites(model)
     reached: dict[str, str] = {}
@@ -257,7 +257,7 @@ def exercise(model: PreTrainedModel) -> tuple[Watch, dict[str, str], list[str]]:
             for values in inputs:
                 try:
                     target(**values)
-                except Exception as error:  # made-up inputs may be wrong in any way
+                except Exception as error:  # generated inputs may be wrong in any way
                     errors.setdefault(how, f"{type(error).__name__}: {str(error)[:150]}")
                 for site in sites:
                     if site.name in watch.sparse:
@@ -282,7 +282,7 @@ def exercise(model: PreTrainedModel) -> tuple[Watch, dict[str, str], list[str]]:
 
 
 def exercise_attention_alone(model: PreTrainedModel) -> tuple[Watch, dict[str, str], list[str]]:
-    """As [`exercise`] for a model of full size without weights: one attention module of each class, called directly."""
+    """As [`exercise`], for a full-size model without weights: call one attention module of each class directly."""
     sites = {type(site.module): site for site in attention_sites(model)}.values()
     reached, missed = {}, []
     with watching() as watch:
@@ -294,7 +294,7 @@ def exercise_attention_alone(model: PreTrainedModel) -> tuple[Watch, dict[str, s
             for values in attention_inputs(site.module):
                 try:
                     site.module(**values)
-                except Exception as failure:  # made-up inputs may be wrong in any way
+                except Exception as failure:  # generated inputs may be wrong in any way
                     error = error or f"{type(failure).__name__}: {str(failure)[:150]}"
                 if site.name in watch.sparse:
                     reached[site.name] = "alone"
@@ -308,10 +308,10 @@ def _is_within(model: nn.Module, module: nn.Module) -> bool:
     return any(module is part for part in model.modules())
 
 
-# Softmaxes with three dimensions and more that have nothing to do with attention.
+# Softmaxes over three or more dimensions that are not attention.
 _NOT_ATTENTION = {
     "Router": "weights of experts",
-    "Indexer": "chooses keys for an attention that is on the registry",
+    "Indexer": "chooses keys for an attention that uses the registry",
     "HyperConnection": "mixes residual streams",
     "Compressor": "a gate that pools neighbouring keys",
     "blt.BltPatcher": "entropy of the next byte",
@@ -324,6 +324,6 @@ _NOT_ATTENTION = {
 
 
 def unexplained(watch: Watch) -> set[str]:
-    """Classes in which a softmax was left dense without a reason in the tables."""
+    """Return the classes in which a softmax stayed dense without a reason in the tables."""
     known = (*NOT_SCORES, *_NOT_ATTENTION, *(key for key, kind in PATCHED.items() if kind.last_only))
     return {key for key in watch.dense if not key.endswith(known)}

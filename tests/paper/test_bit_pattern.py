@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 from counted_bags import _binomial_table, _dropped, _mean_of_rows, bag_logits, counted_entmax
-from harness import load, select, spread
+from harness import load
+from reporting import select, spread
 from stacking import stack, unstack
 
 from hf_sparse_hopfield import entmax

@@ -6,7 +6,7 @@ import os
 
 import pytest
 import torch
-from harness import select
+from reporting import select
 
 from hf_sparse_hopfield import conjugate, retrieve
 
@@ -61,7 +61,7 @@ def test_quick(tmp_path):
     text = (tmp_path / "energy.md").read_text()
     assert text.startswith("## 6.") and "| the energy never rises along retrieval (lemma 2.1) | partly |" in text
     for limit in (20, 40):  # of real attention rows, of stored patterns
-        assert f"a state that is not at rest after {limit} updates counts as {limit + 1}" in text
+        assert f"a state that still moves after {limit} updates counts as {limit + 1}" in text
     for name in ("landscape", "convergence"):
         assert (tmp_path / f"energy_{name}.png").stat().st_size > 1000
     (result,) = select(record, source="gaussian", relative_beta=2.0)

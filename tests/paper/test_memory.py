@@ -3,16 +3,17 @@
 
 import os
 
-import harness
 import numpy as np
 import pytest
 import torch
+from reporting import select
 
 
 pytest.importorskip("sklearn", reason="the quick version uses the digits of scikit-learn")
 pytest.importorskip("matplotlib", reason="the report has pictures")
 
 import memory  # noqa: E402
+import memory_report  # noqa: E402
 
 
 def made_record(success):
@@ -35,7 +36,7 @@ def made_record(success):
 
 def test_verdicts_follow_the_record():
     def verdicts(record):
-        rows = memory.verdicts(record, list(memory.FILES))
+        rows = memory_report.verdicts(record, list(memory.FILES))
         return [verdict for _, verdict, _ in rows], [text for _, _, text in rows]
 
     better = made_record(lambda model, *_: 0.9 if model == "sparse" else 0.5)
@@ -73,12 +74,12 @@ def test_verdict_on_sparse_patterns():
                 cells[f"{density}/{seed}"] = {"settings": {"density": density, "seed": seed}, "result": result}
         return {"cells": cells}
 
-    _, verdict, text = memory.sparsity_verdict(record(0.0, 0.4))
+    _, verdict, text = memory_report.sparsity_verdict(record(0.0, 0.4))
     assert verdict == "partly" and "at 3 of 3 densities, with the best beta for each at 0" in text
     assert "(up to 40 at one beta and noise)" in text
-    assert memory.sparsity_verdict(record(0.1, 0.4))[1] == "reproduced"
-    assert memory.sparsity_verdict(record(0.0, 0.0))[1] == "not"
-    assert memory.sparsity_verdict({"cells": {}})[1] == "not run"
+    assert memory_report.sparsity_verdict(record(0.1, 0.4))[1] == "reproduced"
+    assert memory_report.sparsity_verdict(record(0.0, 0.0))[1] == "not"
+    assert memory_report.sparsity_verdict({"cells": {}})[1] == "not run"
 
 
 def test_half_masked_and_scales():
@@ -105,14 +106,14 @@ def test_quick(tmp_path):
     for name in ("capacity", "noise", "pictures"):
         assert (tmp_path / f"memory_{name}.png").stat().st_size > 1000
     # at a low temperature sparse retrieves and dense does not; with ten stored digits at beta = 1 both do
-    (low,) = memory.chosen(record, "digits", "clean_0.1", "capacity")
+    (low,) = memory_report.chosen(record, "digits", "clean_0.1", "capacity")
     assert low["sparse"]["success"][-1] > low["dense"]["success"][-1] + 0.3
-    (high,) = memory.chosen(record, "digits", "clean_1.0", "capacity")
+    (high,) = memory_report.chosen(record, "digits", "clean_1.0", "capacity")
     assert min(high["sparse"]["success"][0], high["dense"]["success"][0]) >= 0.8
-    (noise,) = memory.chosen(record, "digits", "clean_1.0", "noise")
+    (noise,) = memory_report.chosen(record, "digits", "clean_1.0", "noise")
     assert noise["sparse"]["success"][0] > noise["sparse"]["success"][-1]
-    (picture,) = [r for r in harness.select(record, dataset="digits") if "query" in r]
-    assert memory.unpacked(picture["query"]).shape == (len(memory.NOISES), 8, 8, 1)
+    (picture,) = [r for r in select(record, dataset="digits") if "query" in r]
+    assert memory_report.unpacked(picture["query"]).shape == (len(memory.NOISES), 8, 8, 1)
     memory.main(["--quick", "--seeds", "1", "--output_dir", str(tmp_path), "--report_only"])
     assert (tmp_path / "memory.md").read_text() == text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from harness import select
+from reporting import select
 
 
 metrics = pytest.importorskip("sklearn.metrics", reason="folds are made by scikit-learn")

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import select
+from reporting import select
 
 
 pytest.importorskip("matplotlib", reason="the report has pictures")
 
 import time_series  # noqa: E402
+import time_series_report  # noqa: E402
 
 
 def test_quick(tmp_path):
@@ -48,7 +49,7 @@ def test_same_seed_same_result():
 def fake_record(sparse, dense, softmax):
     """Three seeds of one task with these errors, each seed 0.1 above the one before."""
     cells = {}
-    for model, mse in zip(time_series.ATTENTION, (softmax, dense, sparse), strict=True):
+    for model, mse in zip(time_series_report.ATTENTION, (softmax, dense, sparse), strict=True):
         for seed in range(3):
             settings = {"dataset": "ETTh1", "horizon": 24, "model": model, "seed": seed}
             wobble = 1e-4 * seed * len(model)
@@ -58,15 +59,18 @@ def fake_record(sparse, dense, softmax):
 
 def test_verdicts(monkeypatch):
     """Differences are paired by seed: what all models share of a seed does not hide them."""
-    better = time_series.verdicts(fake_record(sparse=0.2, dense=0.3, softmax=0.2))
+    better = time_series_report.verdicts(fake_record(sparse=0.2, dense=0.3, softmax=0.2))
     # one row of ten may be chance
     assert [row[1] for row in better] == ["not", "not", "partly"]
-    assert "; better: ETTh1-24;" in better[0][2] and "told apart (t-test over seeds, 5 %): ETTh1-24;" in better[1][2]
-    worse = time_series.verdicts(fake_record(sparse=0.3, dense=0.2, softmax=0.2))
+    assert (
+        "; better: ETTh1-24;" in better[0][2]
+        and "no significant difference (t-test over seeds, 5 %): ETTh1-24;" in better[1][2]
+    )
+    worse = time_series_report.verdicts(fake_record(sparse=0.3, dense=0.2, softmax=0.2))
     assert [row[1] for row in worse] == ["not", "not", "not"]
     assert "; worse: ETTh1-24;" in worse[0][2]
-    monkeypatch.setattr(time_series, "PAPER", {"ETTh1-24": time_series.PAPER["ETTh1-24"]})
-    better = time_series.verdicts(fake_record(sparse=0.2, dense=0.3, softmax=0.2))
+    monkeypatch.setattr(time_series_report, "PAPER", {"ETTh1-24": time_series_report.PAPER["ETTh1-24"]})
+    better = time_series_report.verdicts(fake_record(sparse=0.2, dense=0.3, softmax=0.2))
     assert [row[1] for row in better] == ["reproduced", "not", "reproduced"]
 
 

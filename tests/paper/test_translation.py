@@ -5,13 +5,14 @@ import gzip
 import json
 
 import pytest
-from harness import select
+from reporting import select
 
 
 pytest.importorskip("sacrebleu", reason="BLEU")
 pytest.importorskip("matplotlib", reason="the report has pictures")
 
 import translation  # noqa: E402
+import translation_report  # noqa: E402
 
 
 def test_quick(tmp_path):
@@ -78,9 +79,9 @@ def test_verdicts():
 
     def judged(*arguments, **others):
         made = record(*arguments, **others)
-        return [row[1] for row in [*translation.verdicts(made), *translation.bars(made)[:2]]]
+        return [row[1] for row in [*translation_report.verdicts(made), *translation_report.targets(made)[:2]]]
 
-    texts = [row[2] for row in translation.verdicts(record(31.5))]
+    texts = [row[2] for row in translation_report.verdicts(record(31.5))]
     assert "S Hopfield, beta 0.1 minus softmax: Multi30k DE-EN 1.50" in texts[0] and "0.10 BLEU" in texts[-1]
     assert judged(31.5) == ["reproduced", "not run", "not", "met", "met"]
     assert judged(31.5, pairs=["multi30k_de_en"]) == ["partly", "not run", "not", "partly met", "partly met"]
@@ -88,6 +89,6 @@ def test_verdicts():
     assert judged(29.6) == ["not", "not run", "not", "missed", "met"]
     assert judged(30.5, pairs=["tatoeba_en_ru"]) == ["not run", "partly", "not run", "not run", "not run"]
     assert judged(28.0, dense=32.0)[2] == "reproduced"
-    russian = [pair for pair in translation.PAIRS if "ru" in pair.split("_")]
+    russian = [pair for pair in translation_report.PAIRS if "ru" in pair.split("_")]
     assert judged(30.5, pairs=russian)[1] == "reproduced" and judged(31.5, pairs=russian)[1] == "not"
-    assert translation.verdicts({"cells": {}})[0][1] == "not run"
+    assert translation_report.verdicts({"cells": {}})[0][1] == "not run"
