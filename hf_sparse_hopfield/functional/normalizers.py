@@ -13,6 +13,7 @@ monotonically from `t = 0` to the root. Gradients are those of the exact solutio
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -192,14 +193,14 @@ def entmax_alpha_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: torch.Tens
 
 class _Entmax(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, scores, alpha, alpha_value):
+    def forward(ctx: Any, scores: torch.Tensor, alpha: torch.Tensor | None, alpha_value: float) -> torch.Tensor:
         weights, _ = _entmax_forward(scores, alpha, alpha_value)
         ctx.save_for_backward(weights, alpha)
         ctx.alpha_value = alpha_value
         return weights
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
         weights, alpha = ctx.saved_tensors
         member = ctx.alpha_value if alpha is None else alpha
         grad_scores = entmax_score_gradient(weights, grad, member) if ctx.needs_input_grad[0] else None
@@ -209,7 +210,9 @@ class _Entmax(torch.autograd.Function):
         return grad_scores, grad_alpha, None
 
 
-def _prepare(scores, alpha, dim, mask):
+def _prepare(
+    scores: torch.Tensor, alpha: float | torch.Tensor, dim: int, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, float | torch.Tensor]:
     """Checked scores with `dim` last, in float32 or better, -inf where masked; alpha to match."""
     if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
         raise TypeError(
@@ -247,6 +250,13 @@ def _prepare(scores, alpha, dim, mask):
     else:
         alpha = float(alpha)
     return scores, alpha
+
+
+def _prepare_without_gradient(
+    scores: torch.Tensor, alpha: float | torch.Tensor, dim: int, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, float | torch.Tensor]:
+    scores, alpha = _prepare(scores, alpha, dim, mask)
+    return scores.detach(), alpha.detach() if isinstance(alpha, torch.Tensor) else alpha
 
 
 def _split(alpha: float | torch.Tensor) -> tuple[torch.Tensor | None, float]:
@@ -339,7 +349,7 @@ def threshold(
     tensor([0.2500])
     ```
     """
-    scores, alpha = (x.detach() if isinstance(x, torch.Tensor) else x for x in _prepare(scores, alpha, dim, mask))
+    scores, alpha = _prepare_without_gradient(scores, alpha, dim, mask)
     shift = _entmax_forward(scores, *_split(alpha))[1]
     eps = alpha - 1
     tau = eps * shift - 1
@@ -370,7 +380,7 @@ def support(
     tensor([ True,  True, False])
     ```
     """
-    scores, alpha = (x.detach() if isinstance(x, torch.Tensor) else x for x in _prepare(scores, alpha, dim, mask))
+    scores, alpha = _prepare_without_gradient(scores, alpha, dim, mask)
     return (_entmax_forward(scores, *_split(alpha))[0] > 0).movedim(-1, dim)
 
 
