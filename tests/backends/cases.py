@@ -211,6 +211,40 @@ def cases(draw, max_length: int = 40, max_head_dim: int = 24, alphas: tuple = (1
     return Case(**{name: draw(strategy) for name, strategy in option.items()})
 
 
+@st.composite
+def retrieve_arguments(draw) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict]:
+    """Strategy of small arguments of `retrieve` in float64: query, key, value and options."""
+    kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    batch, queries, keys = draw(st.integers(1, 2)), draw(st.integers(1, 6)), draw(st.integers(1, 7))
+    dim, value_dim, heads = draw(st.integers(1, 5)), draw(st.integers(1, 4)), kv_heads * group
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+
+    def randn(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64) * 2
+
+    options = {
+        "alpha": draw(st.sampled_from([1.0, 1.3, 1.5, 2.0])),
+        "beta": draw(st.sampled_from([0.3, 1.0, 4.0])),
+        "steps": draw(st.integers(1, 4)),
+        "tolerance": draw(st.sampled_from([0.0, 0.3])),
+    }
+    if draw(st.booleans()):
+        options["alpha"] = 1 + torch.rand(heads, generator=generator, dtype=torch.float64)
+    if draw(st.booleans()):
+        options["beta"] = 0.1 + torch.rand(heads, generator=generator, dtype=torch.float64)
+    if draw(st.booleans()):
+        options["bias"] = randn(1, heads, queries, keys)
+    if draw(st.booleans()):
+        options["mask"] = torch.rand(batch, 1, queries, keys, generator=generator) < 0.6
+    options["is_causal"] = draw(st.booleans())
+    return (
+        randn(batch, heads, queries, dim),
+        randn(batch, kv_heads, keys, dim),
+        randn(batch, kv_heads, keys, value_dim),
+        options,
+    )
+
+
 def evaluate(run: Run, problem: RetrievalProblem, leaves: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """
     Output and the gradient of every leaf, for an upstream gradient that depends on the shape alone; and the output where
