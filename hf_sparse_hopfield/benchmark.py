@@ -179,9 +179,9 @@ def time_interleaved(
     calls: Mapping[str, Callable[[], object]], seconds: float = 3.0, most: int = 200
 ) -> dict[str, float]:
     """
-    Median time of each of several calls that take turns. The order changes, because some calls leave the next one a cold
-    cache. There are at least nine rounds, so that two disturbed rounds do not show, but only three for a call that takes
-    a third of `seconds` or more.
+    Median time of each of several calls that take turns. The order changes, because some calls leave the next one a
+    cold cache. There are at least nine rounds, so that two disturbed rounds do not show, but only three for a call
+    that takes a third of `seconds` or more.
 
     Args:
         calls (`Mapping`): The calls to time.
@@ -210,8 +210,8 @@ def keep_freed_memory() -> None:
     """
     Make this process keep the memory it frees, if the C library is glibc.
 
-    Eager softmax and entmax free tens of megabytes after a call, which glibc returns to the system. The next method would
-    have to get its pages again, which takes up to half of the time of a short call.
+    Eager softmax and entmax free tens of megabytes after a call, which glibc returns to the system. The next method
+    would have to get its pages again, which takes up to half of the time of a short call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -225,7 +225,8 @@ def measure(work: Work, names: list[str], seconds: float = 3.0) -> list[dict]:
     Time several methods on the same tensors.
 
     Returns:
-        `list[dict]`: One record per method: the work, the method, its seconds, and the time of `sdpa` divided by its own.
+        `list[dict]`: One record per method: the work, the method, its seconds, and the time of `sdpa` divided by its
+        own.
     """
     tensors = work.tensors()
     attentions = {name: method(name, work) for name in ["sdpa", *names]}

@@ -166,8 +166,8 @@ def alpha_slope(p: torch.Tensor, eps: torch.Tensor) -> torch.Tensor:
     logarithm = eps * log_p  # of x + 1, with x = eps (z - t)
     y = log_p * expm1_ratio(logarithm)  # z - t, recovered from p
     x = eps * y
-    # p y^2 (x / (1 + x) - log(1 + x)) / x^2. The bracket cancels near 0, and at the edge of the support 1 / (1 + x) must
-    # not be computed from a rounded x.
+    # p y^2 (x / (1 + x) - log(1 + x)) / x^2. The bracket cancels near 0, and at the edge of the support 1 / (1 + x)
+    # must not be computed from a rounded x.
     near = x.abs() < 0.03
     series = p * y * y * _polynomial(x.masked_fill(~near, 0.0), [(-1) ** (k - 1) * (k - 1) / k for k in range(2, 14)])
     safe_eps = torch.where(near, torch.ones_like(eps), eps)
@@ -273,14 +273,14 @@ def entmax(
         scores (`torch.Tensor`):
             Scores of any shape; -inf gets weight 0. float16 and bfloat16 are computed in float32 and rounded once.
         alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0):
-            Member of the family, in [1, 2]: 1 is softmax, 1.5 entmax15, 2 sparsemax. A tensor broadcasts to `scores` with
-            size 1 along `dim` (one alpha per row, head, batch entry, ...) and receives a gradient.
+            Member of the family, in [1, 2]: 1 is softmax, 1.5 entmax15, 2 sparsemax. A tensor broadcasts to `scores`
+            with size 1 along `dim` (one alpha per row, head, batch entry, ...) and receives a gradient.
         dim (`int`, *optional*, defaults to -1): Dimension that sums to 1.
         mask (`torch.BoolTensor` broadcastable to `scores`, *optional*): `True` where an entry may get weight.
 
     Returns:
-        `torch.Tensor`: Weights with the shape and dtype of `scores`. A fully masked row is zero. NaN spreads to its own
-        row only.
+        `torch.Tensor`: Weights with the shape and dtype of `scores`. A fully masked row is zero. NaN spreads to its
+        own row only.
 
     Example:
 

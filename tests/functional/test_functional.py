@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The package as a whole: its names, and what it may not import."""
+"""The package as a whole: its names and its imports."""
 
 import subprocess
 import sys
