@@ -1,9 +1,9 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""How fast retrieval is, against dense attention: `hf-sparse-hopfield bench`.
+"""The speed of retrieval compared with dense attention: `hf-sparse-hopfield bench`.
 
-Times are medians of runs that alternate between the methods, so that whatever else the machine does hits all alike.
-Peak memory is measured in a fresh process for each method. The results are written as JSON, as a Markdown table and as a
-plot, and every figure the project promises is printed with whether it was met on this machine.
+Times are medians of runs that alternate between the methods, so that other load on the machine affects all alike. Peak
+memory is measured in a fresh process for each method. The results are written as JSON, as a Markdown table and as a
+plot. For every figure that the project promises, the benchmark prints whether this machine met it.
 """
 
 import argparse
@@ -19,32 +19,34 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 
 from .extras import require
-from .functional import explain_backend, retrieve, support_size
+from .functional import support_size
+from .retrieval import explain_backend, retrieve
 
 
-_MEMORY_OF = "--memory-of"  # what a fresh process is told to measure
+_MEMORY_OF = "--memory-of"  # tells a fresh process what to measure
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Work:
     """
-    One thing to be timed.
+    A retrieval to time.
 
     Args:
-        kind (`str`): `"forward"`, `"training"` (forward and backward) or `"decode"` (one query a head).
+        kind (`str`): `"forward"`, `"training"` (forward and backward) or `"decode"` (one query per head).
         batch, heads, kv_heads, length, head_dim (`int`): Shapes; `length` is the number of keys.
-        alpha (`float`): Family member.
-        support (`int`): Mean size of the support of a row; 0: as dense as it gets (all scores nearly equal).
-        is_causal (`bool`): Whether queries see earlier keys only.
+        alpha (`float`): Member of the entmax family.
+        support (`int`): Mean size of the support of a row; 0 means all keys (all scores nearly equal).
+        is_causal (`bool`): Whether queries see only earlier keys.
     """
 
     kind: str
@@ -65,14 +67,16 @@ class Work:
         return f"{self.kind} {shape}{' causal' if self.is_causal else ''}"
 
     def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Query, key and value with standard normal entries, the query scaled to give the wanted support."""
+        """Query, key and value with standard normal entries, with the query scaled to give the wanted support."""
         generator = torch.Generator().manual_seed(0)
         queries = 1 if self.kind == "decode" else self.length
         kv_heads = self.kv_heads or self.heads
         query = torch.randn(self.batch, self.heads, queries, self.head_dim, generator=generator)
         key, value = torch.randn(2, self.batch, kv_heads, self.length, self.head_dim, generator=generator).unbind()
         query *= sharpness_for(self.support, self.length, self.alpha)
-        return tuple(tensor.requires_grad_(self.kind == "training") for tensor in (query, key, value))
+        for tensor in (query, key, value):
+            tensor.requires_grad_(self.kind == "training")
+        return query, key, value
 
 
 @functools.cache
@@ -81,9 +85,9 @@ def sharpness_for(support: int, keys: int, alpha: float) -> float:
     Standard deviation of normal scores whose rows have a mean support of about `support`.
 
     Args:
-        support (`int`): Wanted size; 0 means all keys.
+        support (`int`): Wanted mean size; 0 means all keys.
         keys (`int`): Length of a row.
-        alpha (`float`): Family member.
+        alpha (`float`): Member of the entmax family.
 
     Example:
 
@@ -96,7 +100,7 @@ def sharpness_for(support: int, keys: int, alpha: float) -> float:
     """
     if support == 0:
         return 1e-4
-    # A row has hardly twice the mean support, and nothing beyond its support matters to it.
+    # Hardly any row has twice the mean support, and only the scores of its support matter to a row.
     scores = torch.randn(32, keys, generator=torch.Generator().manual_seed(1)).topk(min(keys, 8 * support + 64)).values
     low, high = 1e-4, 1e3
     for _ in range(16):
@@ -113,7 +117,7 @@ def _grouped(work: Work, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _eager(work: Work, normalize: Callable[[torch.Tensor], torch.Tensor]) -> Attention:
-    """Attention as it is written down: all scores at once."""
+    """Textbook attention: all scores at once."""
 
     def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         scores = query @ _grouped(work, key).transpose(-1, -2) * work.head_dim**-0.5
@@ -131,7 +135,7 @@ def _sdpa(work: Work) -> Attention:
 
 
 def _entmax(work: Work) -> Attention:
-    from entmax import entmax15, entmax_bisect, sparsemax
+    from entmax import entmax15, entmax_bisect, sparsemax  # type: ignore[import-untyped]
 
     normalize = {2.0: sparsemax, 1.5: entmax15}.get(work.alpha) or functools.partial(entmax_bisect, alpha=work.alpha)
     return _eager(work, functools.partial(normalize, dim=-1))
@@ -139,14 +143,14 @@ def _entmax(work: Work) -> Attention:
 
 def method(name: str, work: Work) -> Attention | None:
     """
-    The attention called `name`, ready for `work`.
+    The attention called `name`, configured for `work`.
 
     Args:
         name (`str`): `"sdpa"`, `"eager softmax"`, `"entmax"`, `"auto"` or one of our backends.
-        work (`Work`): What it will be asked to do.
+        work (`Work`): The retrieval to time.
 
     Returns:
-        `Callable`, or `None` if it is not installed or does not apply.
+        `Callable`, or `None` if the method is not installed or does not apply.
     """
     if name == "sdpa":
         return _sdpa(work)
@@ -154,12 +158,12 @@ def method(name: str, work: Work) -> Attention | None:
         return _eager(work, functools.partial(torch.softmax, dim=-1))
     if name == "entmax":
         return _entmax(work) if importlib.util.find_spec("entmax") else None
-    options = {"alpha": work.alpha, "is_causal": work.is_causal, "backend": name}
+    options: dict[str, Any] = {"alpha": work.alpha, "is_causal": work.is_causal, "backend": name}
     try:
         explain_backend(*dataclasses.replace(work, length=16, support=0).tensors(), **options)
-    except ValueError:  # the backend says that it cannot serve this
+    except ValueError:  # the backend refuses this work
         return None
-    return functools.partial(retrieve, **options)
+    return cast(Attention, functools.partial(retrieve, **options))
 
 
 def _call(work: Work, attend: Attention, tensors: tuple[torch.Tensor, ...]) -> None:
@@ -171,15 +175,18 @@ def _call(work: Work, attend: Attention, tensors: tuple[torch.Tensor, ...]) -> N
             attend(*tensors)
 
 
-def time_interleaved(calls: dict[str, Callable[[], None]], seconds: float = 3.0, most: int = 200) -> dict[str, float]:
+def time_interleaved(
+    calls: Mapping[str, Callable[[], object]], seconds: float = 3.0, most: int = 200
+) -> dict[str, float]:
     """
-    Median time of each of several calls, taken in turns; the order changes, for some leave the next a cold machine. At least
-    nine rounds, so that a disturbance of two does not show; but three of a call that takes a third of `seconds` or more.
+    Median time of each of several calls that take turns. The order changes, because some calls leave the next one a
+    cold cache. There are at least nine rounds, so that two disturbed rounds do not show, but only three for a call
+    that takes a third of `seconds` or more.
 
     Args:
-        calls (`dict`): What to time.
-        seconds (`float`, *optional*, defaults to 3.0): About how long to go on.
-        most (`int`, *optional*, defaults to 200): Upper limit of rounds.
+        calls (`Mapping`): The calls to time.
+        seconds (`float`, *optional*, defaults to 3.0): Approximate total time.
+        most (`int`, *optional*, defaults to 200): Maximum number of rounds.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
@@ -201,14 +208,14 @@ def time_interleaved(calls: dict[str, Callable[[], None]], seconds: float = 3.0,
 
 def keep_freed_memory() -> None:
     """
-    Let this process keep the memory it frees, where the C library is glibc.
+    Make this process keep the memory it frees, if the C library is glibc.
 
-    Eager softmax and entmax free tens of megabytes after a call, which glibc gives back to the system: whoever is called next
-    would be charged for getting its pages anew, up to half of the time of a short call.
+    Eager softmax and entmax free tens of megabytes after a call, which glibc returns to the system. The next method
+    would have to get its pages again, which takes up to half of the time of a short call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        trim_threshold, most_mappings = -1, -4  # of malloc.h
+        trim_threshold, most_mappings = -1, -4  # from malloc.h
         mallopt(trim_threshold, 2**31 - 1)
         mallopt(most_mappings, 0)
 
@@ -218,7 +225,8 @@ def measure(work: Work, names: list[str], seconds: float = 3.0) -> list[dict]:
     Time several methods on the same tensors.
 
     Returns:
-        `list[dict]`: One record a method: the work, the method, its seconds, and the time of `sdpa` over its own.
+        `list[dict]`: One record per method: the work, the method, its seconds, and the time of `sdpa` divided by its
+        own.
     """
     tensors = work.tensors()
     attentions = {name: method(name, work) for name in ["sdpa", *names]}
@@ -247,11 +255,13 @@ def _resident(field: str) -> int:
 
 
 def peak_memory_here(work: Work, name: str) -> int:
-    """Bytes this process needs at its peak, beyond the tensors it starts with; for a fresh process, on Linux."""
-    attend = method(name, work)
-    # Libraries and threads set themselves up on first use: not what is to be measured.
+    """Peak memory of this process in bytes, beyond its input tensors. Call it in a fresh process on Linux."""
+    # Libraries and threads initialize on first use, which is not to be measured.
     small = dataclasses.replace(work, length=256, batch=1, heads=2, kv_heads=0)
-    _call(small, method(name, small), small.tensors())
+    attend, attend_small = method(name, work), method(name, small)
+    if attend is None or attend_small is None:
+        raise ValueError(f"method {name!r} is not installed or does not apply to {work.label}.")
+    _call(small, attend_small, small.tensors())
     tensors = work.tensors()
     before = _resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
@@ -261,10 +271,10 @@ def peak_memory_here(work: Work, name: str) -> int:
 
 def peak_memory(work: Work, name: str) -> int | None:
     """
-    Peak extra memory of a method in bytes, in a process of its own.
+    Peak extra memory of a method in bytes, measured in a separate process.
 
     Returns:
-        `int`, or `None` where the system does not tell (anything but Linux).
+        `int`, or `None` if the system does not report it (anything but Linux).
     """
     arguments = [_MEMORY_OF, json.dumps([dataclasses.asdict(work), name, torch.get_num_threads()])]
     result = subprocess.run([sys.executable, "-m", __name__, *arguments], capture_output=True, text=True)
@@ -285,8 +295,8 @@ class Bar:
     against: str = "sdpa"
 
     def worst(self, records: list[dict]) -> tuple[float, str] | None:
-        """The smallest ratio and where it was seen; `None` if nothing matches."""
-        seconds = {(r["label"], r["alpha"], r["support"], r["method"]): r["seconds"] for r in records}
+        """The smallest ratio and where it occurred; `None` if nothing matches."""
+        seconds = {((r["label"], r["alpha"], r["support"]), r["method"]): r["seconds"] for r in records}
         found = []
         for record in records:
             place = (record["label"], record["alpha"], record["support"])
@@ -296,10 +306,10 @@ class Bar:
                 and record["alpha"] in self.alphas
                 and self.lengths[0] <= record["length"] <= self.lengths[1]
                 and self.supports[0] <= record["support"] <= self.supports[1]
-                and (*place, self.against) in seconds
+                and (place, self.against) in seconds
             ):
                 where = f"{record['label']}, alpha {record['alpha']}, support {record['support'] or 'all'}"
-                found.append((seconds[(*place, self.against)] / record["seconds"], where))
+                found.append((seconds[place, self.against] / record["seconds"], where))
         return min(found, default=None)
 
 
@@ -327,7 +337,7 @@ def _bars() -> list[Bar]:
 
 
 def works(quick: bool = False) -> list[tuple[Work, list[str]]]:
-    """What the benchmark times, and with which methods."""
+    """The work that the benchmark times, each with the methods to compare."""
     ours, result = ["native", "blocked", "auto"], []
     sizes = [(1, 12, 512), (4, 12, 1024), (1, 16, 2048), (1, 16, 4096)]
     for kind in ("forward", "training"):
@@ -350,7 +360,7 @@ def works(quick: bool = False) -> list[tuple[Work, list[str]]]:
 
 
 def lengths(quick: bool = False) -> list[tuple[Work, list[str]]]:
-    """Cost against length."""
+    """The work that shows the cost against the length, each with the methods to compare."""
     result = []
     for kind in ("forward", "training"):
         for length in (512, 1024, 2048) if quick else (512, 1024, 2048, 4096, 8192, 16384):
@@ -372,10 +382,10 @@ def memory_records(quick: bool = False) -> list[dict]:
 
 def check_bars(records: list[dict], memory: list[dict]) -> list[dict]:
     """
-    Hold the results against what is promised.
+    Compare the results with the promises.
 
     Returns:
-        `list[dict]`: One entry a promise: `text`, `promised`, `measured` (`None`: not measured), `met` and `where`.
+        `list[dict]`: One entry per promise: `text`, `promised`, `measured` (`None`: not measured), `met` and `where`.
     """
     outcome = []
     for bar in _bars():
@@ -393,14 +403,16 @@ def check_bars(records: list[dict], memory: list[dict]) -> list[dict]:
     for kind, most in (("forward", 2.5), ("training", 1.3)):
         for name in ("native", "blocked"):
             dense, sparse = size.get((kind, "sdpa")), size.get((kind, name))
-            ratio = sparse / dense if dense and sparse else None
+            ratio = where = None
+            if dense and sparse:
+                ratio, where = sparse / dense, f"{sparse / 2**20:.0f} MB against {dense / 2**20:.0f} MB"
             outcome.append(
                 {
                     "text": f"{name}, peak extra memory, {kind}, against sdpa",
                     "promised": f"<= {most:g}",
                     "measured": ratio,
                     "met": None if ratio is None else ratio <= most,
-                    "where": "" if ratio is None else f"{sparse / 2**20:.0f} MB against {dense / 2**20:.0f} MB",
+                    "where": where or "",
                 }
             )
     return outcome
@@ -488,16 +500,16 @@ def _machine() -> str:
 
 def run(quick: bool = False, seconds: float = 2.0, memory: bool = True, show: Callable[[str], None] = print) -> dict:
     """
-    The whole benchmark.
+    Run the whole benchmark.
 
     Args:
         quick (`bool`, *optional*, defaults to `False`): Small sizes only.
-        seconds (`float`, *optional*, defaults to 2.0): About how long each measurement takes.
-        memory (`bool`, *optional*, defaults to `True`): Whether to measure memory too.
-        show (`Callable`, *optional*, defaults to `print`): Told about every result.
+        seconds (`float`, *optional*, defaults to 2.0): Approximate time of each measurement.
+        memory (`bool`, *optional*, defaults to `True`): Whether to measure memory as well.
+        show (`Callable`, *optional*, defaults to `print`): Called with a line for each result.
     """
     keep_freed_memory()
-    results = {"machine": _machine(), "records": [], "lengths": []}
+    results: dict[str, Any] = {"machine": _machine(), "records": [], "lengths": []}
     for name, todo in (("records", works(quick)), ("lengths", lengths(quick))):
         for work, names in todo:
             found = measure(work, names, seconds)
@@ -512,12 +524,12 @@ def run(quick: bool = False, seconds: float = 2.0, memory: bool = True, show: Ca
 
 def run_and_write(arguments: argparse.Namespace) -> int:
     """
-    Do as the arguments of the command `bench` say.
+    Run the benchmark with the arguments of the command `bench` and write the results.
 
     Returns:
-        `int`: How many promises were missed.
+        `int`: Number of missed promises.
     """
-    # with --json, stdout is for the results
+    # with --json, stdout is reserved for the results
     out = sys.stderr if arguments.json else sys.stdout
     if arguments.threads is not None:
         if arguments.threads < 1:
@@ -543,7 +555,7 @@ def run_and_write(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command `bench` as a script of its own; returns 0, or 1 with `--strict` if a promise was missed."""
+    """The command `bench` as a script; returns 0, or 1 with `--strict` if a promise was missed."""
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == [_MEMORY_OF]:
         fields, name, threads = json.loads(argv[1])

@@ -15,8 +15,8 @@ from .functional.normalizers import check_alpha
 
 logger = logging.getLogger(__name__)
 
-# Models mask with -inf, with the lowest number of some dtype (-65504 for float16) or with -1e4, and sometimes add these
-# up. All of them mean weight zero, even in a row where everything is masked. No real score is that low.
+# Models mask with -inf, with the lowest number of some dtype (-65504 for float16) or with -1e4, and sometimes add
+# these up. All of them mean weight zero, even in a row where everything is masked. No real score is that low.
 MASKED_BELOW = -9e3
 
 
@@ -37,11 +37,13 @@ def _check_tensors(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) 
     key_batch, kv_heads, keys, key_dim = key.shape
     if (key_batch, kv_heads, keys) != value.shape[:3]:
         raise ValueError(
-            f"key of shape {tuple(key.shape)} and value of shape {tuple(value.shape)} must agree in batch, heads and keys."
+            f"key of shape {tuple(key.shape)} and value of shape {tuple(value.shape)} must agree in batch, heads and "
+            "keys."
         )
     if batch != key_batch or head_dim != key_dim:
         raise ValueError(
-            f"query of shape {tuple(query.shape)} and key of shape {tuple(key.shape)} must agree in batch and head_dim."
+            f"query of shape {tuple(query.shape)} and key of shape {tuple(key.shape)} must agree in batch and "
+            "head_dim."
         )
     if kv_heads == 0 or heads % kv_heads:
         raise ValueError(f"query has {heads} heads, which is not a multiple of the {kv_heads} heads of key and value.")

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The benchmark: that it measures what it says, and that it holds the results against the promises rightly."""
+"""The benchmark measures what it claims and compares the results with the promises correctly."""
 
 import json
 import sys

@@ -1,6 +1,5 @@
 import logging
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -10,86 +9,10 @@ from torch.autograd import gradcheck
 from hf_sparse_hopfield import retrieve
 from hf_sparse_hopfield.functional import explain_backend
 
-from .functional import oracle
+from .backends.cases import retrieve_arguments
 
 
-def naive(query, key, value, *, scaling=None, beta=1.0, alpha=2.0, steps=1, tolerance=0.0, allowed=None, bias=None):
-    """The definition with loops over every row in float64 numpy, and nothing shared with the package."""
-    query, key, value = (np.asarray(t, dtype=np.float64) for t in (query, key, value))
-    batch, heads, queries, dim = query.shape
-    keys, group = key.shape[2], heads // key.shape[1]
-    scaling = dim**-0.5 if scaling is None else scaling
-    allowed = np.broadcast_to(True if allowed is None else allowed, (batch, heads, queries, keys))
-    bias = np.broadcast_to(0.0 if bias is None else bias, (batch, heads, queries, keys))
-    alpha, beta = (np.broadcast_to(x, (heads,)) for x in (alpha, beta))
-    output = np.zeros((batch, heads, queries, value.shape[-1]))
-    used = np.zeros((batch, heads, queries), dtype=int)
-    for b, h, i in np.ndindex(batch, heads, queries):
-        k, v, state = key[b, h // group], value[b, h // group], query[b, h, i]
-        visible = allowed[b, h, i]
-
-        def weights(state, k=k, b=b, h=h, i=i, visible=visible):
-            scores = beta[h] * scaling * (k @ state) + bias[b, h, i]
-            return oracle.entmax_row(np.where(visible, scores, -np.inf), alpha[h])
-
-        for _ in range(steps - 1):
-            used[b, h, i] += 1
-            new = weights(state) @ k
-            moved, state = np.linalg.norm(new - state), new
-            if moved < tolerance:
-                break
-        used[b, h, i] += 1
-        output[b, h, i] = weights(state) @ v
-    return output, used
-
-
-@st.composite
-def problems(draw):
-    kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    batch, queries, keys = draw(st.integers(1, 2)), draw(st.integers(1, 6)), draw(st.integers(1, 7))
-    dim, value_dim, heads = draw(st.integers(1, 5)), draw(st.integers(1, 4)), kv_heads * group
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
-
-    def randn(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64) * 2
-
-    options = {
-        "alpha": draw(st.sampled_from([1.0, 1.3, 1.5, 2.0])),
-        "beta": draw(st.sampled_from([0.3, 1.0, 4.0])),
-        "steps": draw(st.integers(1, 4)),
-        "tolerance": draw(st.sampled_from([0.0, 0.3])),
-    }
-    if draw(st.booleans()):
-        options["alpha"] = 1 + torch.rand(heads, generator=generator, dtype=torch.float64)
-    if draw(st.booleans()):
-        options["beta"] = 0.1 + torch.rand(heads, generator=generator, dtype=torch.float64)
-    if draw(st.booleans()):
-        options["bias"] = randn(1, heads, queries, keys)
-    if draw(st.booleans()):
-        options["mask"] = torch.rand(batch, 1, queries, keys, generator=generator) < 0.6
-    options["is_causal"] = draw(st.booleans())
-    return (
-        randn(batch, heads, queries, dim),
-        randn(batch, kv_heads, keys, dim),
-        randn(batch, kv_heads, keys, value_dim),
-        options,
-    )
-
-
-@given(problems())
-def test_definition(problem):
-    query, key, value, options = problem
-    plain = dict(options)
-    allowed = plain.pop("mask", torch.ones(1, 1, 1, 1, dtype=torch.bool)).numpy()
-    if plain.pop("is_causal"):
-        allowed = allowed & np.tri(query.shape[2], key.shape[2], key.shape[2] - query.shape[2], dtype=bool)
-    expected, used = naive(query, key, value, allowed=allowed, **plain)
-    result = retrieve(query, key, value, **options, return_trace=True, backend="reference")
-    np.testing.assert_allclose(result.output, expected, atol=1e-9)
-    np.testing.assert_array_equal(result.steps_used, used)
-
-
-@given(problems(), st.data())
+@given(retrieve_arguments(), st.data())
 def test_rows_are_on_their_own(problem, data):
     """No result depends on batch-mates, on other heads' groups, or on how the queries are split."""
     query, key, value, options = problem
@@ -109,7 +32,7 @@ def test_rows_are_on_their_own(problem, data):
         torch.testing.assert_close(whole[:, :, i : i + 1], row, rtol=0, atol=1e-12)
 
 
-@given(problems())
+@given(retrieve_arguments())
 def test_padding_changes_nothing(problem):
     query, key, value, options = problem
     options["is_causal"] = False
@@ -277,23 +200,6 @@ def test_nan_stays_in_its_row(tolerance):
     others = [i for i in range(5) if i != 3]
     torch.testing.assert_close(output[0, 0, others], clean[0, 0, others])
     torch.testing.assert_close(output[0, 1], clean[0, 1])
-
-
-def test_what_lies_in_masked_places_does_not_matter():
-    tensors = [torch.randn(2, heads, 5, 4) for heads in (4, 2, 2)]
-    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool)
-    mask[0, ..., 3:] = False
-    expected = [torch.zeros(2, 4, 5, 4), *torch.zeros(3, 2, 4, 5, 4)]
-    for fill in (0.0, torch.nan, torch.inf):
-        for tensor in tensors[1:]:
-            tensor[0, :, 3:] = fill
-        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-        output = retrieve(*leaves, mask=mask, steps=2, backend="reference")
-        results = [output, *torch.autograd.grad(output.square().sum(), leaves)]
-        if fill == 0.0:
-            expected = results
-        for result, right in zip(results, expected, strict=True):
-            assert torch.equal(result, right)
 
 
 def test_autocast_does_not_lower_the_precision():

@@ -17,7 +17,7 @@ that does not refuse, by priority:
 from . import adasplash, blocked, dense, native, reference
 from .backend import Backend
 from .problem import RetrievalProblem, RetrievalResult
-from .registry import available_backends, register_backend, select_backend, unregister_backend
+from .registry import available_backends, select_backend
 
 
 __all__ = [
@@ -30,7 +30,5 @@ __all__ = [
     "dense",
     "native",
     "reference",
-    "register_backend",
     "select_backend",
-    "unregister_backend",
 ]

@@ -31,4 +31,4 @@ class Backend:
     name: str
     run: Callable[[RetrievalProblem], RetrievalResult]
     refusal: Callable[[RetrievalProblem], str | None]
-    priority: int = 0
+    priority: int

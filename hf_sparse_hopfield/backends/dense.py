@@ -36,7 +36,7 @@ def _mask(problem: RetrievalProblem, dtype: torch.dtype) -> tuple[Tensor | None,
 
 
 def _is_plainly_causal(problem: RetrievalProblem) -> bool:
-    """Whether torch's own causal mask suffices. It is aligned top left, which is right for a square and for one query."""
+    """Whether torch's own causal mask suffices: it is aligned top left, right for a square and for one query."""
     (queries, keys), others = (problem.query.shape[2], problem.key.shape[2]), (problem.mask, problem.bias)
     return problem.is_causal and problem.sliding_window is None and others == (None, None) and queries in (1, keys)
 
@@ -50,7 +50,7 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
 def _run(problem: RetrievalProblem) -> RetrievalResult:
     state, key, value = problem.query, problem.key, problem.value
     if problem.steps > 1 or problem.bias is not None or isinstance(problem.beta, Tensor):
-        # keep what happens outside of torch's kernel from being rounded to half precision
+        # computations outside of torch's kernel must not be rounded to half precision
         compute = torch.promote_types(state.dtype, torch.float32)
         state, key, value = state.to(compute), key.to(compute), value.to(compute)
     if problem.mask is not None:

@@ -11,8 +11,8 @@ _PLAIN_TYPES = (Tensor, torch.nn.Parameter)
 def can_bypass_dispatcher(*tensors: float | Tensor | None) -> bool:
     """
     Whether a computation with `tensors` needs only its numbers: no gradient, and no mode, transform or tracer that
-    records operators. A backend then calls its own code directly, because going through torch's dispatcher takes longer
-    than a short retrieval.
+    records operators. A backend then calls its own code directly, because going through torch's dispatcher takes
+    longer than a short retrieval.
 
     Args:
         *tensors (`torch.Tensor`, *optional*): The inputs of the computation; anything that is not a tensor is ignored.

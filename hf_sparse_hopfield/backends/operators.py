@@ -27,7 +27,8 @@ def register_operator(
         differentiate, save (`Callable`, *optional*):
             The gradient, and what to save for it, as for `torch.library.register_autograd`. Without them, asking for a
             gradient raises an error; torch alone would only warn and leave the gradient out.
-        device (`str`, *optional*, defaults to `"CompositeExplicitAutograd"`): Dispatch key; the default serves any device.
+        device (`str`, *optional*, defaults to `"CompositeExplicitAutograd"`):
+            Dispatch key; the default serves any device.
     """
     full_name = f"hf_sparse_hopfield::{name}"
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""One retrieval as a backend receives it, and what the backend returns."""
+"""The input and the result of a backend: one retrieval."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,8 @@ import torch
 @dataclass(eq=False)
 class RetrievalProblem:
     """
-    One retrieval. [`~hf_sparse_hopfield.retrieval.canonical`] checks it and reduces it to the few forms described here.
+    One retrieval. [`~hf_sparse_hopfield.retrieval.canonical`] checks it and reduces it to the few forms described
+    here.
 
     Args:
         query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): The states.
@@ -17,9 +18,11 @@ class RetrievalProblem:
             The stored patterns; `heads` is a multiple of `kv_heads`.
         value (`torch.Tensor` of shape `(batch, kv_heads, keys, value_dim)`): The patterns to read out.
         scaling (`float`, *optional*):
-            The model's own factor on `query @ key.T`. `canonical` fills in the default, so a backend always finds a number.
+            The model's own factor on `query @ key.T`. `canonical` fills in the default, so a backend always finds a
+            number.
         beta (`float` or `torch.Tensor` broadcastable to `(batch, heads, queries, 1)`): Multiplier on `scaling`, > 0.
-        alpha (`float` or `torch.Tensor` broadcastable to `(batch, heads, queries, 1)`): Member of the entmax family, in [1, 2].
+        alpha (`float` or `torch.Tensor` broadcastable to `(batch, heads, queries, 1)`):
+            Member of the entmax family, in [1, 2].
         steps (`int`): Number of evaluations of the normalizer, including the read-out.
         tolerance (`float`): A row whose state moves by less (Euclidean norm) is no longer updated.
         mask (`torch.BoolTensor` with four dimensions, broadcastable to `(batch, heads, queries, keys)`, *optional*):

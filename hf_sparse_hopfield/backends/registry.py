@@ -75,15 +75,3 @@ def _backend_called(name: str, problem: RetrievalProblem) -> Backend:
                 raise ValueError(f"backend={name!r} cannot serve this call: {refusal}. Use backend='auto'.")
             return backend
     raise ValueError(f"backend={name!r} is unknown; use 'auto' or one of {available_backends()}.")
-
-
-def register_backend(backend: Backend) -> None:
-    """Add a backend, tried first by `"auto"`. For observation and diagnostics only; about to be removed."""
-    global BACKENDS
-    BACKENDS = (backend, *(other for other in BACKENDS if other.name != backend.name))
-
-
-def unregister_backend(name: str) -> None:
-    """Remove a backend, if there is one of that name. For observation and diagnostics only; about to be removed."""
-    global BACKENDS
-    BACKENDS = tuple(backend for backend in BACKENDS if backend.name != name)

@@ -120,7 +120,7 @@ def conjugate(
     p = entmax(scores, alpha, dim, mask)
     inside = p > 0
     log_p = torch.where(inside, p, torch.ones_like(p)).log()
-    # (p^alpha - p) / (alpha (alpha - 1)) = p log p * expm1(x) / x / alpha with x = (alpha - 1) log p: exact at alpha = 1
+    # (p^alpha - p) / (alpha (alpha - 1)) = p log p * expm1(x) / x / alpha, x = (alpha - 1) log p: exact at alpha = 1
     psi = p * log_p * expm1_ratio((alpha - 1) * log_p) / alpha
     linear = p * torch.where(inside, scores, torch.zeros_like(scores))
     value = (linear - psi).sum(dim)
@@ -141,7 +141,8 @@ def energy(
         state (`torch.Tensor` of shape `(..., d)`): States.
         memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, one per row.
         beta (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 1.0): Inverse temperature.
-        alpha (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 2.0): Member of the entmax family.
+        alpha (`float` or `torch.Tensor` broadcastable to `(...)`, *optional*, defaults to 2.0):
+            Member of the entmax family.
 
     Returns:
         `torch.Tensor` of shape `(...)`, in float32 or better.
@@ -227,9 +228,10 @@ def separation(memories: torch.Tensor) -> torch.Tensor:
     """
     Separation of every pattern from the others, `Delta_mu = <xi_mu, xi_mu> - max over nu != mu of <xi_mu, xi_nu>`.
 
-    The paper uses the same definition (after Ramsauer et al.). It is signed: a pattern has negative separation if its inner
-    product with another exceeds its own squared norm. With `beta * Delta_mu >= 1`, sparsemax retrieval of `xi_mu` from
-    itself is one-hot, hence exact: the condition is on the two largest scores, which are `Delta_mu` apart.
+    The paper uses the same definition (after Ramsauer et al.). It is signed: a pattern has negative separation if its
+    inner product with another exceeds its own squared norm. With `beta * Delta_mu >= 1`, sparsemax retrieval of
+    `xi_mu` from itself is one-hot, hence exact: the condition is on the two largest scores, which are `Delta_mu`
+    apart.
 
     Args:
         memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, at least two.
@@ -259,9 +261,9 @@ def sphere_radius(memories: torch.Tensor) -> torch.Tensor:
     """
     Radius `R = min |xi_mu - xi_nu| / 2` of the largest equal, disjoint spheres around the patterns.
 
-    The paper (definition 2.1) calls a pattern stored if its sphere contains one fixed point to which all states of the
-    sphere converge. The radius is correct. The claim that the sparse error never exceeds the dense one in such a sphere
-    is not: use [`retrieval_errors`] to measure both.
+    The paper (definition 2.1) calls a pattern stored if its sphere contains one fixed point to which all states of
+    the sphere converge. The radius is correct. The claim that the sparse error never exceeds the dense one in such a
+    sphere is not: use [`retrieval_errors`] to measure both.
 
     Args:
         memories (`torch.Tensor` of shape `(..., M, d)`): Stored patterns, at least two.
@@ -292,10 +294,11 @@ def retrieval_errors(
     """
     Measured one-step errors `|T(x) - xi_mu|`, sparse (alpha = 2) and dense (alpha = 1).
 
-    The paper's theorem 2.2 says that the sparse error is at most the dense one for every state in the sphere of `xi_mu`.
-    This is false in general (random Gaussian patterns give counterexamples), and its bound by kappa is at least
-    `m (1 + sqrt d)`, larger than any possible error. What holds: if the pattern has the largest score, with a scaled gap
-    `beta * (largest - second largest score) >= 1`, the sparse error is exactly 0, while the dense one never is.
+    The paper's theorem 2.2 says that the sparse error is at most the dense one for every state in the sphere of
+    `xi_mu`. This is false in general (random Gaussian patterns give counterexamples), and its bound by kappa is at
+    least `m (1 + sqrt d)`, larger than any possible error. What holds: if the pattern has the largest score, with a
+    scaled gap `beta * (largest - second largest score) >= 1`, the sparse error is exactly 0, while the dense one
+    never is.
 
     Args:
         state (`torch.Tensor` of shape `(..., d)`): States.
@@ -328,8 +331,8 @@ def capacity_constant(
     The constant `c` of Ramsauer et al.'s bound (their theorem 3): with probability `1 - p`, at least
     `sqrt(p) * c ** ((d - 1) / 4)` random patterns on the sphere of radius `K sqrt(d - 1)` can be stored.
 
-    `c = b / W0(exp(a + ln b))` with `a = 2 / (d - 1) (1 + ln(2 beta K^2 p (d - 1)))`, `b = 2 K^2 beta / 5` and `W0` the
-    upper branch of the Lambert function. The paper's sparse counterpart (lemma 2.1) takes the logarithm of
+    `c = b / W0(exp(a + ln b))` with `a = 2 / (d - 1) (1 + ln(2 beta K^2 p (d - 1)))`, `b = 2 K^2 beta / 5` and `W0`
+    the upper branch of the Lambert function. The paper's sparse counterpart (lemma 2.1) takes the logarithm of
     `sqrt(p) - 1 < 0`, and its asymptotic comparison is reversed. This package therefore provides the dense bound and
     **measures** the sparse capacity. (Ramsauer et al. print 1.3718 for d = 75, K = 1: truncated, not rounded.)
 

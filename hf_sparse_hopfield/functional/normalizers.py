@@ -13,6 +13,7 @@ monotonically from `t = 0` to the root. Gradients are those of the exact solutio
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -165,8 +166,8 @@ def alpha_slope(p: torch.Tensor, eps: torch.Tensor) -> torch.Tensor:
     logarithm = eps * log_p  # of x + 1, with x = eps (z - t)
     y = log_p * expm1_ratio(logarithm)  # z - t, recovered from p
     x = eps * y
-    # p y^2 (x / (1 + x) - log(1 + x)) / x^2. The bracket cancels near 0, and at the edge of the support 1 / (1 + x) must
-    # not be computed from a rounded x.
+    # p y^2 (x / (1 + x) - log(1 + x)) / x^2. The bracket cancels near 0, and at the edge of the support 1 / (1 + x)
+    # must not be computed from a rounded x.
     near = x.abs() < 0.03
     series = p * y * y * _polynomial(x.masked_fill(~near, 0.0), [(-1) ** (k - 1) * (k - 1) / k for k in range(2, 14)])
     safe_eps = torch.where(near, torch.ones_like(eps), eps)
@@ -192,14 +193,14 @@ def entmax_alpha_gradient(p: torch.Tensor, grad: torch.Tensor, alpha: torch.Tens
 
 class _Entmax(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, scores, alpha, alpha_value):
+    def forward(ctx: Any, scores: torch.Tensor, alpha: torch.Tensor | None, alpha_value: float) -> torch.Tensor:
         weights, _ = _entmax_forward(scores, alpha, alpha_value)
         ctx.save_for_backward(weights, alpha)
         ctx.alpha_value = alpha_value
         return weights
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
         weights, alpha = ctx.saved_tensors
         member = ctx.alpha_value if alpha is None else alpha
         grad_scores = entmax_score_gradient(weights, grad, member) if ctx.needs_input_grad[0] else None
@@ -209,7 +210,9 @@ class _Entmax(torch.autograd.Function):
         return grad_scores, grad_alpha, None
 
 
-def _prepare(scores, alpha, dim, mask):
+def _prepare(
+    scores: torch.Tensor, alpha: float | torch.Tensor, dim: int, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, float | torch.Tensor]:
     """Checked scores with `dim` last, in float32 or better, -inf where masked; alpha to match."""
     if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
         raise TypeError(
@@ -249,6 +252,13 @@ def _prepare(scores, alpha, dim, mask):
     return scores, alpha
 
 
+def _prepare_without_gradient(
+    scores: torch.Tensor, alpha: float | torch.Tensor, dim: int, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, float | torch.Tensor]:
+    scores, alpha = _prepare(scores, alpha, dim, mask)
+    return scores.detach(), alpha.detach() if isinstance(alpha, torch.Tensor) else alpha
+
+
 def _split(alpha: float | torch.Tensor) -> tuple[torch.Tensor | None, float]:
     return (alpha, 0.0) if isinstance(alpha, torch.Tensor) else (None, alpha)
 
@@ -263,14 +273,14 @@ def entmax(
         scores (`torch.Tensor`):
             Scores of any shape; -inf gets weight 0. float16 and bfloat16 are computed in float32 and rounded once.
         alpha (`float` or `torch.Tensor`, *optional*, defaults to 2.0):
-            Member of the family, in [1, 2]: 1 is softmax, 1.5 entmax15, 2 sparsemax. A tensor broadcasts to `scores` with
-            size 1 along `dim` (one alpha per row, head, batch entry, ...) and receives a gradient.
+            Member of the family, in [1, 2]: 1 is softmax, 1.5 entmax15, 2 sparsemax. A tensor broadcasts to `scores`
+            with size 1 along `dim` (one alpha per row, head, batch entry, ...) and receives a gradient.
         dim (`int`, *optional*, defaults to -1): Dimension that sums to 1.
         mask (`torch.BoolTensor` broadcastable to `scores`, *optional*): `True` where an entry may get weight.
 
     Returns:
-        `torch.Tensor`: Weights with the shape and dtype of `scores`. A fully masked row is zero. NaN spreads to its own
-        row only.
+        `torch.Tensor`: Weights with the shape and dtype of `scores`. A fully masked row is zero. NaN spreads to its
+        own row only.
 
     Example:
 
@@ -339,7 +349,7 @@ def threshold(
     tensor([0.2500])
     ```
     """
-    scores, alpha = (x.detach() if isinstance(x, torch.Tensor) else x for x in _prepare(scores, alpha, dim, mask))
+    scores, alpha = _prepare_without_gradient(scores, alpha, dim, mask)
     shift = _entmax_forward(scores, *_split(alpha))[1]
     eps = alpha - 1
     tau = eps * shift - 1
@@ -370,7 +380,7 @@ def support(
     tensor([ True,  True, False])
     ```
     """
-    scores, alpha = (x.detach() if isinstance(x, torch.Tensor) else x for x in _prepare(scores, alpha, dim, mask))
+    scores, alpha = _prepare_without_gradient(scores, alpha, dim, mask)
     return (_entmax_forward(scores, *_split(alpha))[0] > 0).movedim(-1, dim)
 
 

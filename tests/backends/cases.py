@@ -19,14 +19,14 @@ from hf_sparse_hopfield.backends import RetrievalProblem, RetrievalResult, refer
 
 Run = Callable[[RetrievalProblem], RetrievalResult]
 
-# Relative to the largest entry of what is compared: float32 inside or better, whatever comes in.
+# Relative to the largest entry of the tensor: backends compute in float32 or better, whatever the input dtype.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 
 @dataclass(frozen=True)
 class Case:
     """
-    A retrieval problem in small: shapes, settings and a seed. Everything is drawn again from it by [`Case.problem`].
+    The recipe of a retrieval problem: shapes, settings and a seed. [`Case.problem`] draws the tensors from it.
 
     Args:
         batch, kv_heads, groups, queries, keys, head_dim, value_dim (`int`): Shapes; `groups` heads share a kv head.
@@ -72,8 +72,8 @@ class Case:
         The problem and the leaves that receive gradients.
 
         Args:
-            dtype (`torch.dtype`): What all numbers are rounded to.
-            compute (`torch.dtype`, *optional*, defaults to `dtype`): What the tensors of the problem are then cast to.
+            dtype (`torch.dtype`): Precision that all numbers are rounded to.
+            compute (`torch.dtype`, *optional*, defaults to `dtype`): Precision that the tensors are then cast to.
             device (`str`, *optional*, defaults to `"cpu"`): Where the tensors are.
             requires_grad (`bool`, *optional*, defaults to `True`): Whether the leaves require gradients.
         """
@@ -81,7 +81,7 @@ class Case:
         leaves = {}
 
         def leaf(name: str, numbers: torch.Tensor, own: torch.dtype = dtype) -> torch.Tensor:
-            # settings stay in float32 or better, as parameters do under autocast
+            # settings stay in float32 or better, like parameters under autocast
             numbers = numbers.to(own).to(compute or own).to(device)
             leaves[name] = numbers.requires_grad_(requires_grad)
             return leaves[name]
@@ -101,7 +101,7 @@ class Case:
 
         setting_dtype = torch.promote_types(dtype, torch.float32)
         settings = {}
-        # drawn beyond what is allowed and cut off there: both ends of alpha, and what is close to them, occur
+        # drawn from a wider range and clamped, so that both ends of alpha, and values close to them, occur
         for name, setting, low, high in (("alpha", self.alpha, 0.7, 2.2), ("beta", self.beta, 0.5, 1.5)):
             shape = {
                 "scalar": (1, 1, 1, 1),
@@ -176,7 +176,7 @@ def cases(draw, max_length: int = 40, max_head_dim: int = 24, alphas: tuple = (1
         max_length (`int`, *optional*, defaults to 40): Bound of queries and keys; zero length is included.
         max_head_dim (`int`, *optional*, defaults to 24): Bound of the key and value dimensions, odd ones included.
         alphas (`tuple`, *optional*): Plain alphas to draw from, beside drawn ones in [1.02, 2] and tensors.
-        **fixed: Fields of `Case` with a value of their own, or a strategy of their own.
+        **fixed: Fields of `Case` with a fixed value or a strategy to use instead.
     """
     length = st.one_of(st.integers(1, min(5, max_length)), st.integers(0, max_length))
     width = st.one_of(st.sampled_from([1, 8, 16]), st.integers(1, max_head_dim))
@@ -211,10 +211,44 @@ def cases(draw, max_length: int = 40, max_head_dim: int = 24, alphas: tuple = (1
     return Case(**{name: draw(strategy) for name, strategy in option.items()})
 
 
+@st.composite
+def retrieve_arguments(draw) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict]:
+    """Strategy of small arguments of `retrieve` in float64: query, key, value and options."""
+    kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    batch, queries, keys = draw(st.integers(1, 2)), draw(st.integers(1, 6)), draw(st.integers(1, 7))
+    dim, value_dim, heads = draw(st.integers(1, 5)), draw(st.integers(1, 4)), kv_heads * group
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+
+    def randn(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64) * 2
+
+    options = {
+        "alpha": draw(st.sampled_from([1.0, 1.3, 1.5, 2.0])),
+        "beta": draw(st.sampled_from([0.3, 1.0, 4.0])),
+        "steps": draw(st.integers(1, 4)),
+        "tolerance": draw(st.sampled_from([0.0, 0.3])),
+    }
+    if draw(st.booleans()):
+        options["alpha"] = 1 + torch.rand(heads, generator=generator, dtype=torch.float64)
+    if draw(st.booleans()):
+        options["beta"] = 0.1 + torch.rand(heads, generator=generator, dtype=torch.float64)
+    if draw(st.booleans()):
+        options["bias"] = randn(1, heads, queries, keys)
+    if draw(st.booleans()):
+        options["mask"] = torch.rand(batch, 1, queries, keys, generator=generator) < 0.6
+    options["is_causal"] = draw(st.booleans())
+    return (
+        randn(batch, heads, queries, dim),
+        randn(batch, kv_heads, keys, dim),
+        randn(batch, kv_heads, keys, value_dim),
+        options,
+    )
+
+
 def evaluate(run: Run, problem: RetrievalProblem, leaves: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """
-    Output and the gradient of every leaf, for an upstream gradient that depends on the shape alone; and the output where
-    no gradient is wanted, which backends may take a shorter way to.
+    The output, the gradient of every leaf for an upstream gradient that depends only on the shape, and the output
+    without gradients, for which backends may take a shortcut.
     """
     output = run(problem).output
     with torch.no_grad():
@@ -239,9 +273,10 @@ def difference(
     The first quantity that disagrees, as a sentence; `None` if all agree.
 
     Args:
-        actual, expected (`dict`): What was computed, and what is right.
+        actual, expected (`dict`): The computed and the correct tensors.
         tolerance (`float`): Allowed error, relative to the largest entry or 1.
-        peer (`dict`, *optional*): Computed by the definition in the precision of `actual`: eight times its errors are allowed.
+        peer (`dict`, *optional*):
+            Results of the definition in the precision of `actual`; eight times their errors are allowed.
     """
     for name, right in expected.items():
         got = actual[name]
@@ -263,8 +298,8 @@ def check(run: Run, case: Case, dtype: torch.dtype = torch.float32, tolerance: f
     """
     Compare output and gradients of a backend with `reference` in float64 on the same numbers.
 
-    Where two scores tie at the edge of the support, rounding alone decides which side a gradient takes. Such a case is
-    recognised by moving the query by a few roundings: if that changes the reference as much, it proves nothing.
+    Where two scores tie at the edge of the support, rounding decides which gradient is right. To recognise such a
+    case, the query is moved by a few roundings: if that changes the reference as much, the case proves nothing.
     """
     tolerance = tolerance or TOLERANCES[dtype]
     problem, leaves = case.problem(dtype)
@@ -272,7 +307,7 @@ def check(run: Run, case: Case, dtype: torch.dtype = torch.float32, tolerance: f
     actual = evaluate(run, problem, leaves)
     expected = evaluate(reference.run, expected_problem, expected_leaves)
     message = difference(actual, expected, tolerance)
-    if message is not None:  # rare: a problem that amplifies roundings
+    if message is not None:  # rare: the problem amplifies rounding
         message = difference(actual, expected, tolerance, peer=evaluate(reference.run, *case.problem(dtype)))
     if message is None:
         return

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The CUDA backend: what it refuses everywhere, and its results under Triton's interpreter where that is installed."""
+"""The CUDA backend: its refusals, and its results under Triton's interpreter where that is installed."""
 
 import dataclasses
 import importlib.util

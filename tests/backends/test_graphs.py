@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""What records, transforms or differentiates the operators of the backends must not get less than it asks for."""
+"""Export, gradients and meta tensors: the operators of the backends under torch's transforms."""
 
 import pytest
 import torch
@@ -71,9 +71,9 @@ def test_shapes_alone(backend):
 @pytest.mark.parametrize("queries", [1, 40])
 @pytest.mark.parametrize("place", ["key", "value"])
 @pytest.mark.parametrize("backend", ["reference", "auto", *BACKENDS])
-def test_what_nobody_may_attend_to_need_not_be_finite(backend, place, queries, sharpness, alpha):
+def test_masked_keys_and_values_need_not_be_finite(backend, place, queries, sharpness, alpha):
     if backend == "native" and alpha == 1.0:
-        pytest.skip("native has no alpha = 1: softmax goes to dense")
+        pytest.skip("native does not serve alpha = 1: the dense backend does")
     query, key, value = patterns(200, sharpness)
     mask = (torch.arange(200) < 197).view(1, 1, 1, 200)
     results = []

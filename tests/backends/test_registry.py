@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from hf_sparse_hopfield import retrieve
+from hf_sparse_hopfield import backends, retrieve
 from hf_sparse_hopfield.backends import (
     Backend,
     RetrievalProblem,
@@ -38,9 +38,7 @@ def test_priorities_are_distinct_and_give_the_order():
 
 @pytest.mark.parametrize("name", ORDER)
 def test_the_documented_priority_is_the_real_one(name):
-    import hf_sparse_hopfield.backends as package
-
-    (row,) = [line for line in package.__doc__.splitlines() if line.startswith(f"| `{name}`")]
+    (row,) = [line for line in backends.__doc__.splitlines() if line.startswith(f"| `{name}`")]
     priority = next(backend.priority for backend in registry.BACKENDS if backend.name == name)
     assert int(row.split("|")[2]) == priority
 
@@ -51,6 +49,7 @@ def test_the_registry_cannot_be_changed():
         registry.BACKENDS[0].priority = -1
     available_backends().clear()  # a copy
     assert available_backends() == ORDER
+    assert not [name for name in (*vars(registry), *backends.__all__) if "register" in name]
 
 
 @pytest.mark.parametrize("module", [*ORDER, "blocked.decode", "native.library", "registry"])

@@ -52,7 +52,7 @@ def test_without_the_factor_the_energy_can_rise():
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_gradient_of_the_conjugate_is_the_normaliser(alpha):
+def test_gradient_of_the_conjugate_is_the_normalizer(alpha):
     scores = (3 * torch.randn(3000, 10, dtype=torch.float64)).requires_grad_()
     (gradient,) = torch.autograd.grad(conjugate(scores, alpha).sum(), scores)
     torch.testing.assert_close(gradient, entmax(scores, alpha).detach(), rtol=0, atol=1e-10)

@@ -306,3 +306,10 @@ def test_compile(alpha):
     (expected,) = torch.autograd.grad(entmax(scores, alpha).square().sum(), scores)
     (gradient,) = torch.autograd.grad(compiled(scores), scores)
     torch.testing.assert_close(gradient, expected)
+
+
+def test_threshold_and_support_carry_no_gradient():
+    scores = torch.randn(3, 5, requires_grad=True)
+    alpha = torch.full((3, 1), 1.5, requires_grad=True)
+    assert not threshold(scores, alpha).requires_grad
+    assert not support(scores, alpha).requires_grad

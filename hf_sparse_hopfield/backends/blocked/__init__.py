@@ -19,7 +19,7 @@ from ..backend import Backend
 from ..dispatch import can_bypass_dispatcher
 from ..multistep import last_state
 from ..problem import RetrievalProblem, RetrievalResult
-from . import decode, ops  # noqa: F401  (registers the operators)
+from . import decode, ops  # importing `ops` registers the operators
 from .forward import forward_pass
 from .settings import Settings
 

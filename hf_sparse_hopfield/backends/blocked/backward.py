@@ -30,7 +30,7 @@ def backward_pass(
 
     Args:
         grad (`torch.Tensor` of shape `(batch, heads, queries, value_dim)`): Gradient of the output.
-        kept ([`~forward.Kept`]): What the forward pass kept.
+        kept ([`~forward.Kept`]): The tensors that the forward pass kept.
         wanted ([`Wanted`]): The gradients to compute.
         query, key, value, settings: As for [`~forward.forward_pass`].
 
@@ -48,7 +48,7 @@ def backward_pass(
 @dataclass(frozen=True)
 class _Pass:
     """
-    What the blocks of a backward pass share.
+    The tensors and sums that the blocks of a backward pass share.
 
     Args:
         layout ([`Layout`]): The sizes of the problem.
@@ -286,7 +286,7 @@ def _through_sparse_rows(shared: _Pass, kept: Kept, g: Tensor) -> Tensor:
     """
     The gradient of the scores of all entries; adds those of alpha and the sinks where they are wanted.
 
-    Rows of dense blocks have no entries, so what is added to them is zero.
+    Rows of dense blocks have no entries, so nothing but zeros is added to them.
     """
     sums, settings = shared.gradients, shared.scores.row_settings
     count = shared.solution[..., 0].numel()

@@ -25,7 +25,7 @@ class CausalMask:
         self.query, self.key = query, key
 
     def hide(self, scores: Tensor, block: Block) -> None:
-        """Write -inf to the two corners of a block, `(..., queries, keys)`, that the diagonal and the window cut off."""
+        """Write -inf to the corners of a block, `(..., queries, keys)`, that the diagonal and the window cut off."""
         device, queries = scores.device, block.queries
         last = torch.arange(queries.start, queries.stop, device=device)[:, None] + self.offset
         right = max(0, queries.start + self.offset + 1 - block.first)

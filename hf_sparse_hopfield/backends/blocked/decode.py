@@ -38,8 +38,8 @@ def find_support(
         eps (`float`): alpha - 1, at least `PLAIN_EPS`.
 
     Returns:
-        `tuple`: Row, column and weight of each entry of the support, and the number of entries of each row; `None` if the
-        support is large or a score is not finite.
+        `tuple`: Row, column and weight of each entry of the support, and the number of entries of each row; `None` if
+        the support is large or a score is not finite.
     """
     (rows, keys), apart = scores.shape, maxima.shape[1]
     members = keys // apart
@@ -129,7 +129,7 @@ def read_out(problem: RetrievalProblem, state: Tensor, key: Tensor, value: Tenso
 
 
 def applies(problem: RetrievalProblem) -> bool:
-    """Whether few queries see all keys, in a form that [`read_out`] serves. The caller needs no gradient or dropout."""
+    """Whether few queries see all keys, in a form that [`read_out`] serves (without gradient or dropout)."""
     (batch, heads, queries), keys = problem.query.shape[:3], problem.key.shape[2]
     return (
         isinstance(problem.alpha, float)

@@ -29,7 +29,7 @@ class Dropout:
 
     def factors(self, like: Tensor, block: int, piece: int = 0) -> Tensor:
         """
-        What to multiply weights with: 0, or `1 / (1 - rate)`.
+        Factors for the weights: 0 or `1 / (1 - rate)`.
 
         Args:
             like (`torch.Tensor`): The weights; only their shape, dtype and device matter.

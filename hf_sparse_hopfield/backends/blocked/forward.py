@@ -27,7 +27,7 @@ _SAMPLE = 8
 
 class Kept(NamedTuple):
     """
-    What the forward pass keeps for the backward pass.
+    The tensors that the forward pass keeps for the backward pass.
 
     Args:
         rows (`torch.IntTensor` of shape `(n,)`): Row numbers of the entries of all supports, block by block.
@@ -63,7 +63,7 @@ def forward_pass(query: Tensor, key: Tensor, value: Tensor, settings: Settings, 
         keep (`bool`): Whether there may be a backward pass.
 
     Returns:
-        `tuple`: The output, and what the backward pass needs; empty without `keep`.
+        `tuple`: The output, and the tensors for the backward pass, which are empty without `keep`.
     """
     result = forward_once(query, key, value, settings, keep)
     mask = settings.mask
@@ -149,7 +149,7 @@ class _Results:
             self.supports.append((numbers, columns, support.weight))
 
     def kept(self) -> Kept:
-        """What the backward pass needs."""
+        """The tensors for the backward pass."""
         rows, columns, weights = (
             torch.cat(parts) if self.keep else parts[0] for parts in zip(*self.supports, strict=True)
         )

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The two passes as `torch.library` operators: eager mode, autograd, torch.compile and torch.export see one node each."""
+"""The passes as `torch.library` operators: eager mode, autograd, torch.compile and torch.export see one node each."""
 
 from typing import Any
 

@@ -92,8 +92,8 @@ def find_shift(
     may_be_empty: bool = True,
 ) -> Tensor:
     """
-    Find the shift of each row with Newton's method. It rises from any lower bound and never passes the root; from above
-    the root, its first step falls below.
+    Find the shift of each row with Newton's method. It rises from any lower bound and never passes the root; from
+    above the root, its first step falls below.
 
     Args:
         rows ([`Rows`]): Scores, and the sink, relative to the maximum of their row.

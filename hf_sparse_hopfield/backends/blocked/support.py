@@ -26,11 +26,11 @@ _BOUND_STEPS = 4
 @dataclass(frozen=True)
 class Bounds:
     """
-    What is known of rows before they are solved; all of shape `(..., 1)`.
+    Bounds of rows that are not solved yet; all of shape `(..., 1)`.
 
     Args:
         maximum (`torch.Tensor`): Maximum of each row, the sink included.
-        origin (`torch.Tensor`): What scores are measured from: the maximum, or 0 in an empty row.
+        origin (`torch.Tensor`): The zero of relative scores: the maximum, or 0 in an empty row.
         shift (`torch.Tensor`): Lower bound of the shift.
     """
 
@@ -99,7 +99,7 @@ def find_support(rows: Rows, may_be_empty: bool = True) -> tuple[Bounds, Support
     sink = None if rows.sink is None else rows.sink - origin
     grouped = Rows(maxima - origin, eps, sink)
     shift = find_shift(grouped, bounds.shift, steps=_BOUND_STEPS, may_be_empty=may_be_empty)
-    # Rounding must not cut off what belongs to the support.
+    # Rounding must not cut off entries of the support.
     margin = 4 * torch.finfo(scores.dtype).eps
     shift.mul_(1 - margin)
     bounds = Bounds(bounds.maximum, origin, shift)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The compiled CPU core: exact alpha-entmax attention, faster than dense attention. Available if a compiler built it."""
+"""The compiled CPU core, if a compiler built it: exact alpha-entmax attention, faster than dense attention."""
 
 import torch
 from torch import Tensor

@@ -38,8 +38,8 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
     """
     Load the compiled core.
 
-    The core is built as an extension module so that every build tool can handle it, but opened as a plain shared library,
-    after torch, so that it finds the OpenMP runtime that torch has loaded.
+    The core is built as an extension module so that every build tool can handle it, but opened as a plain shared
+    library, after torch, so that it finds the OpenMP runtime that torch has loaded.
 
     Returns:
         `tuple`: The core, or `None` and the reason why there is none.
@@ -80,7 +80,7 @@ def _loaded() -> ctypes.CDLL:
 
 
 def limit_level(level: int) -> str:
-    """Use at most this instruction set (0 generic, 1 AVX2, 2 AVX-512, -1 the best there is); returns the one in use."""
+    """Use at most this instruction set (0 generic, 1 AVX2, 2 AVX-512, -1 the best); returns the one in use."""
     return LEVELS[_loaded().hopfield_level(level)]
 
 
@@ -209,7 +209,7 @@ def call_backward(
 
     Args:
         query, key, value, settings: As for [`call_forward`].
-        tensors ([`BackwardTensors`]): What is read and written.
+        tensors ([`BackwardTensors`]): The tensors to read and write.
     """
     targets = (
         *_NO_VECTORS,

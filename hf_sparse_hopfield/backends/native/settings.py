@@ -18,7 +18,8 @@ class Settings(NamedTuple):
     The arguments of the operators after query, key and value.
 
     Args:
-        beta, alpha (`torch.Tensor` broadcastable to `(batch, heads, queries, 1)`, *optional*): As in `RetrievalProblem`.
+        beta, alpha (`torch.Tensor` broadcastable to `(batch, heads, queries, 1)`, *optional*):
+            As in `RetrievalProblem`.
         mask, bias (`torch.Tensor` with four dimensions, *optional*): As in `RetrievalProblem`.
         sinks (`torch.Tensor` of shape `(heads,)`, *optional*): Logit of one extra column.
         seed (`torch.Tensor`, *optional*): Seed of the dropout.

@@ -21,7 +21,7 @@ def test_the_schema_has_the_fields_of_the_settings():
 
 
 class Largest(TorchDispatchMode):
-    """Remembers the size of the largest tensor that any operator returns."""
+    """Records the size of the largest tensor that any operator returns."""
 
     size = 0
 
@@ -47,7 +47,7 @@ def test_no_square_tensor(sharpness):
 
 
 class TestTorch:
-    """What torch needs of an operator."""
+    """The requirements of torch on operators."""
 
     def problem(self, queries: int = 140, requires_grad: bool = True):
         case = Case(

@@ -130,7 +130,7 @@ def test_every_instruction_set(level, name, dtype):
     "alpha", [1.0, 1 + 1e-12, 1 + 1e-7, 1 + 1e-5, 1.01, 1.1, 1.1 + 1e-9, 1.5 - 1e-9, 1.5, 1.75, 2 - 1e-9, 2.0]
 )
 def test_every_alpha_in_double(alpha, sharpness):
-    """Each branch of the family, and what lies closest to the next one: nothing is taken for its neighbour."""
+    """Each branch of the family, and the alphas closest to another branch: none is confused with its neighbour."""
     case = Case(
         queries=20, keys=300, groups=2, sharpness=sharpness, alpha="head", beta="head", bias="head", sinks=True
     )
@@ -142,7 +142,7 @@ def test_every_alpha_in_double(alpha, sharpness):
 
 
 def test_exact_to_float32():
-    """As close to float64 as the definition computed in float32: what is left is the rounding of the scores."""
+    """As close to float64 as the definition in float32; the remaining error is the rounding of the scores."""
     query, key, value = patterns(1, 2, 256, 1024, 64)
     for alpha in (1.2, 1.37, 1.5, 2.0):
         problem = problem_of(query, key, value, alpha=alpha)

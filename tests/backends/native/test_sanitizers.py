@@ -35,7 +35,7 @@ def test_no_sanitizer_complains(tmp_path):
     assert built.returncode == 0, built.stderr.decode()
     environment = dict(
         os.environ,
-        # with the C++ library: without it, the sanitizer misses functions that it intercepts when torch throws an exception
+        # with the C++ library, or the sanitizer misses what it intercepts when torch throws an exception
         LD_PRELOAD=f"{preload} {runtime('libstdc++.so.6')}",
         HF_SPARSE_HOPFIELD_CORE=str(core),
         # Python and torch keep memory until the end, and torch's allocations are not under test

@@ -130,7 +130,7 @@ static void backward_list(const Problem &problem, const Targets &targets, int64_
   }
 }
 
-// What a dense row adds to the gradients of its alpha and of its scores as a whole.
+// The contribution of a dense row to the gradients of its alpha and of its scores as a whole.
 struct RowSums {
   Real by_alpha, by_score;
 };
@@ -176,7 +176,7 @@ static RowSums backward_row(const Family &family, const Problem &problem, const 
   RowSums result{sum_of(alpha_sum), sum_of(score_sum)};
   if (sink && sink_p[0] > 0.0f) {
     if (problem.alpha_gradient) result.by_alpha -= alpha_slopes(family, sink_p, sink_w)[0] * mean;
-    // its score counts from the origin of the others, but is none of beta's
+    // its score is relative to the same origin, but does not depend on beta
     Real own = (*sink - state.maximum) - state.threshold;
     result.by_score += -sink_w[0] * mean * (own - *sink);
   }
@@ -234,7 +234,7 @@ static void backward_dense(const Problem &problem, const Workspace &space, const
     if (unscaled) {
       for (int64_t j = first; j < last; ++j) {
         Real dz = gradient[j - first];
-        if (dz == 0.0f) continue;  // masked by a bias of -inf, perhaps
+        if (dz == 0.0f) continue;  // for example, masked by a bias of -inf
         if (targets.bias) add_bias_gradient(problem, b, h, i, j, dz);
         if (problem.beta_gradient) sums.by_score -= dz * bias_at(problem, b, h, i, j);
       }

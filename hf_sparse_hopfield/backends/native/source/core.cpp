@@ -24,7 +24,7 @@ const KernelsOf<double> *double_avx2_kernels();
 
 namespace {
 
-constexpr size_t scratch_kept = size_t(16) << 20;  // more than this is not held on to between calls
+constexpr size_t scratch_kept = size_t(16) << 20;  // more than this is freed between calls
 constexpr int64_t decode_rows = 16;                // up to this many queries share keys: no packing
 
 struct Scratch {
@@ -217,7 +217,7 @@ HOPFIELD_EXPORT int hopfield_level(int limit) {
 
 HOPFIELD_EXPORT int64_t hopfield_problem_size() { return static_cast<int64_t>(sizeof(ProblemOf<float>)); }
 
-// How many threads a parallel region really gets: 1 tells that the core was built without OpenMP.
+// How many threads a parallel region really gets: 1 means that the core was built without OpenMP.
 HOPFIELD_EXPORT int hopfield_threads(int threads) {
   int counted = 1;
 #if defined(_OPENMP)

@@ -1,5 +1,5 @@
 // Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-// Few queries, many keys: the keys are read once, where they lie, for all queries that share them.
+// Few queries, many keys: the keys are read once, in place, for all queries that share them.
 
 // Lane i of the result is the sum of the lanes of sums[i].
 static inline Vector sum_each(const Vector *sums) {
@@ -120,7 +120,7 @@ static void decode_scores(const Problem &problem, const Workspace &space, int64_
 }
 
 // Solves a row, keeps it for backward, and reads it out if it is sparse. Otherwise its weights stay in `scores`, and
-// what they are to be multiplied by is returned.
+// the factor on them is returned.
 static Real decode_solve(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t i,
                          Real *scores) {
   const int64_t row = (b * problem.heads + h) * problem.queries + i;
@@ -179,8 +179,8 @@ static void decode_read(Shared *shared, int64_t head, int64_t begin, int64_t end
   for (int row = 0; row < dense; ++row) scale(targets[row] + begin, factors[row], end - begin);
 }
 
-// A task is a chunk of the keys of a head. Whoever ends the last chunk of a head solves its rows, so that no thread
-// waits for another between the two.
+// A task is a chunk of the keys of a head. The thread that finishes the last chunk of a head solves its rows, so that
+// no thread waits for another between the two.
 static void decode_worker(Shared *shared) {
   const Problem &problem = *shared->problem;
   Workspace space;

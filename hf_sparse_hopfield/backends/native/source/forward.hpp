@@ -7,7 +7,7 @@ static inline Number *at_row(Number *pointer, const int64_t *stride, int64_t b, 
   return pointer + b * stride[0] + h * stride[1] + i * stride[2];
 }
 
-// What query . key is multiplied by.
+// The factor on query . key.
 static inline Real scale_at(const Problem &problem, int64_t b, int64_t h, int64_t i) {
   double beta = problem.beta ? *at_row(problem.beta, problem.beta_stride, b, h, i) : problem.beta_scalar;
   return static_cast<Real>(problem.scaling * beta);
@@ -209,14 +209,14 @@ static int64_t collect(const Workspace &space, const Real *scores, const Real *m
   return count;
 }
 
-// Scores at or below this have no weight. The slack covers the rounding of the bound; what it lets through is dealt
-// with by the exact solution.
+// Scores at or below this have no weight. The slack covers the rounding of the bound; the exact
+// solution removes whatever it lets through.
 static inline Real limit_of(const Family &family, Real top, Real t) {
   Real limit = top + (t - family.inverse);
   return limit - (1e-5f + 1e-6f * std::fabs(limit));
 }
 
-// What became of one row.
+// The result of one row.
 struct RowResult {
   RowState state;
   bool dense;             // weights, to be multiplied by `factor`, are in the score buffer; otherwise in a list

@@ -1,5 +1,5 @@
 // Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-// The kernels in double for processors with these instructions, which the compiler finds use for without intrinsics.
+// The kernels in double for processors with these instructions, which the compiler uses without intrinsics.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -65,7 +65,7 @@ static inline void evaluate(const Family &family, Vector x, Vector &p, Vector &w
     Vector y = u + 1.0f;
     Integers inside = y > 1e-30f;
     Vector safe = choose(inside, y, spread(1.0f));
-    // What was lost when one was added matters once it is divided by a small e.
+    // The rounding of adding one matters once it is divided by a small e.
     Vector log_y = logarithm(safe) + choose(inside, u - (y - 1.0f), Vector{}) / safe;
     w = (Vector)((Integers)exponential(log_y * (family.inverse - 1.0f)) & inside);
     p = w * safe;
@@ -131,7 +131,7 @@ static Real fine_bound(const Family &family, const Real *maxima, int64_t count, 
   return t;
 }
 
-// What is known of a row before its scores are looked at: its maximum and two values of t at or left of the root.
+// The bounds of a row, known before its scores are read: its maximum and two values of t at or left of the root.
 struct Bounds {
   Real top, coarse, fine;
 };
@@ -139,7 +139,7 @@ struct Bounds {
 constexpr int bound_rows = 4;
 
 // The bounds of several rows, their maxima of groups `apart` numbers from each other. A step waits for the one before
-// it, so rows are taken together: as long as one takes, all take. There is no early end, for it would cost a branch.
+// it, so rows are taken together and take as long as one. There is no early exit, because it would cost a branch.
 template <Kind kind>
 static void bounds_of(const Family &family, const Real *maxima, int64_t apart, int64_t count, Bounds *bounds) {
   Vector best[bound_rows], p, w;
@@ -302,7 +302,7 @@ static inline void scale_weights(Real *weights, int64_t count, Real factor) {
 // The random numbers of dropout: a function of seed, row and column, so that backward finds the same ones again.
 struct Dropout {
   uint32_t row_key, threshold;
-  Real kept;  // what a kept weight is multiplied by
+  Real kept;  // the factor on a kept weight
 
   Dropout(const Problem &problem, int64_t row) {
     threshold = static_cast<uint32_t>(problem.dropout * 4294967296.0);

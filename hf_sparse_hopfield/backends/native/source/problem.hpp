@@ -1,5 +1,5 @@
 // Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-// What Python hands over: plain pointers, sizes and strides (in elements). No torch headers, no ownership.
+// The problem that Python passes: plain pointers, sizes and strides (in elements). No torch headers, no ownership.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace hopfield {
 
-// Everything is compiled for float and for double: `Real`. Integers that lie among them in memory are as wide.
+// Everything is compiled for float and for double: `Real`. Integers stored among them have the same width.
 template <class Real>
 using IntegerOf = std::conditional_t<sizeof(Real) == 8, int64_t, int32_t>;
 
 // Rows are solved in blocks of this many queries. The support is stored per block, so Python knows this number too.
 constexpr int64_t block_rows = 32;
 
-// What is kept of a row for the backward pass. `count` is the size of its support; `offset` is where the support
+// The state of a row, kept for the backward pass. `count` is the size of its support; `offset` is where the support
 // starts in the region of its block, or -1 if it did not fit and has to be computed again from `maximum` and
 // `threshold`.
 template <class Real>
@@ -79,7 +79,7 @@ struct ProblemOf {
 static_assert(sizeof(void *) == 8, "pointers are passed as 64-bit integers");
 static_assert(sizeof(ProblemOf<float>) == sizeof(ProblemOf<double>), "library.py packs both alike");
 
-// What the threads of one call share.
+// The state that the threads of one call share.
 template <class Real>
 struct SharedOf {
   const ProblemOf<Real> *problem;

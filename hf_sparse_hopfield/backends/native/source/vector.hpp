@@ -1,6 +1,6 @@
 // Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 // The few vector operations the kernels need, for the instruction set chosen by the file that includes this one.
-// Compiler vector extensions carry most of it; intrinsics only where the extensions have no word for an operation.
+// Compiler vector extensions carry most of it; intrinsics only for operations that the extensions lack.
 #include <cmath>
 #include <cstring>
 
@@ -12,7 +12,7 @@ constexpr int lanes = 8;
 constexpr int lanes = 4;
 #endif
 
-// `Integers` are as wide as numbers, as comparisons have it; `Unsigned` and indices in memory have 32 bits.
+// `Integers` are as wide as numbers, as comparisons require; `Unsigned` and indices in memory have 32 bits.
 typedef Real Vector __attribute__((vector_size(lanes * sizeof(Real))));
 typedef Integer Integers __attribute__((vector_size(lanes * sizeof(Real))));
 typedef uint32_t Unsigned __attribute__((vector_size(lanes * 4)));
@@ -163,7 +163,7 @@ static inline Vector power_of(Vector x, Real c) {
 // fits, to about 1e-9 and 6e-9.
 static inline Vector exponential(Vector x) {
   Vector clamped = larger(x, spread(-87.0f));
-  // Adding and taking away 1.5 * 2^23 rounds to the nearest integer without a rounding instruction.
+  // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer without a rounding instruction.
   Vector shifted = clamped * 1.44269504f + 12582912.0f;
   Vector whole = shifted - 12582912.0f;
   Vector r = clamped * 1.44269504f - whole;
@@ -178,7 +178,7 @@ static inline Vector exponential(Vector x) {
   return (Vector)((Integers)(series * (Vector)power) & (x >= -87.0f));
 }
 
-// log for positive normal numbers; good to the last bits also close to one.
+// log for positive normal numbers; accurate to the last bits even close to one.
 static inline Vector logarithm(Vector x) {
   Integers bits = (Integers)x;
   Integers exponent = (bits - 0x3f3504f3) >> 23;
