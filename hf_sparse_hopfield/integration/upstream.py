@@ -80,10 +80,10 @@ ATTENTION_NAME = "sparse_hopfield"
 # Newer minor releases than the checked ones are accepted silently. They come out every few weeks and rarely break
 # anything; a warning would reach people who can do nothing about it, and a CI job tests the newest releases.
 SUPPORTED = {
-    "transformers": ("5.2", "6"),
-    "torch": ("2.6", "3"),
-    "accelerate": ("1.0", "2"),
-    "datasets": ("4.0", "6"),
+    "transformers": ("5.15.0", "6"),
+    "torch": ("2.6.0", "3"),
+    "accelerate": ("1.1.0", "2"),
+    "datasets": ("4.0.0", "6"),
 }
 
 
