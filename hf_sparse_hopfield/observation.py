@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from .backends import RetrievalProblem, RetrievalResult, select_backend
-from .backends.reference import visible
+from .backends.masks import visible
 from .parameters import RetrievalParameters
 from .retrieval import canonical, retrieve
 
