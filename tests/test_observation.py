@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from hf_sparse_hopfield import SparseHopfield, to_sparse_hopfield
-from hf_sparse_hopfield.calibration.calibration import calibrate
 from hf_sparse_hopfield.observation import (
     Observer,
     OwnSettings,
@@ -19,7 +18,6 @@ from hf_sparse_hopfield.observation import (
 )
 from hf_sparse_hopfield.parameters import RetrievalParameters
 
-from .tiny_families import tiny_family
 from .tiny_models import tiny_inputs, tiny_model, tiny_output
 
 
@@ -52,24 +50,6 @@ def test_observed_dense_is_the_dense_model(name):
     assert set(recorder.problems) == set(layers)
     torch.testing.assert_close(tiny_output(model, inputs), sparse)  # nothing is left behind
     assert not any("forward" in vars(module) for module in model.modules())
-
-
-@pytest.mark.parametrize("beta", [0.35, [0.2, 0.4, 0.8, 1.6]])
-def test_observing_attention_of_torch(beta):
-    """The head of SigLIP is a `torch.nn.MultiheadAttention`, which is reached as a whole."""
-    inputs = {"pixel_values": torch.randn(2, 3, 32, 32)}
-    model = tiny_family("siglip_vision_model")
-    expected = model(**inputs).pooler_output
-    model = to_sparse_hopfield(model, {"alpha": 1.5, "beta": beta})
-    sparse = model(**inputs).pooler_output
-    recorder = Recorder()
-    with observed(model, recorder):
-        torch.testing.assert_close(model(**inputs).pooler_output, expected, rtol=1e-3, atol=1e-3)
-    with observed(model, OwnSettings()):
-        torch.testing.assert_close(model(**inputs).pooler_output, sparse)
-    assert recorder.problems["head.attention"].beta == 1
-    first, again = (calibrate(model, [inputs], progress=False)[1].layers for _ in range(2))
-    assert again["head.attention"]["beta"] == pytest.approx(first["head.attention"]["beta"], rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["mpnet", "bloom", "bert", "llama"])

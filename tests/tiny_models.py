@@ -186,3 +186,18 @@ def tiny_inputs(name: str, batch: int = 2, length: int = 9, seed: int = 0) -> di
 def tiny_output(model: nn.Module, inputs: dict[str, torch.Tensor], **kwargs) -> torch.Tensor:
     """Run a tiny model and return its logits."""
     return model(**inputs, **kwargs).logits
+
+
+def padded(name: str, left: bool) -> dict[str, torch.Tensor]:
+    inputs = tiny_inputs(name)
+    length = inputs["input_ids"].shape[1]
+    mask = torch.ones(2, length, dtype=torch.long)
+    if name == "llava":  # the image comes first
+        left = False
+    mask[0, slice(0, 3) if left else slice(length - 3, length)] = 0
+    return {**inputs, "attention_mask": mask}
+
+
+def rows_that_count(logits: torch.Tensor, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    mask = inputs.get("attention_mask")
+    return logits[mask.bool()] if mask is not None and mask.shape == logits.shape[:2] else logits

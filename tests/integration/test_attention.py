@@ -10,27 +10,22 @@ from hf_sparse_hopfield import SparseHopfieldConfig, retrieve
 from hf_sparse_hopfield.integration.attention import sparse_hopfield_attention_forward
 from hf_sparse_hopfield.integration.sites import attention_sites
 
-from ..tiny_models import CAUSAL, PATCHED, SPECIFICATIONS, tiny_config, tiny_inputs, tiny_model, tiny_output
+from ..tiny_models import (
+    CAUSAL,
+    PATCHED,
+    SPECIFICATIONS,
+    padded,
+    rows_that_count,
+    tiny_config,
+    tiny_inputs,
+    tiny_model,
+    tiny_output,
+)
 from .eager_oracle import entmax_for_softmax
 
 
 NAME = "sparse_hopfield"
 REGISTRY = [name for name in SPECIFICATIONS if name not in PATCHED]
-
-
-def padded(name: str, left: bool) -> dict[str, torch.Tensor]:
-    inputs = tiny_inputs(name)
-    length = inputs["input_ids"].shape[1]
-    mask = torch.ones(2, length, dtype=torch.long)
-    if name == "llava":  # the image comes first
-        left = False
-    mask[0, slice(0, 3) if left else slice(length - 3, length)] = 0
-    return {**inputs, "attention_mask": mask}
-
-
-def rows_that_count(logits: torch.Tensor, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    mask = inputs.get("attention_mask")
-    return logits[mask.bool()] if mask is not None and mask.shape == logits.shape[:2] else logits
 
 
 @pytest.mark.parametrize("alpha", [2.0, 1.5])
@@ -109,22 +104,6 @@ def test_by_name_in_every_way(tmp_path):
     dense.set_attn_implementation("sdpa")
     assert not any("sparse_hopfield" in module for module, _ in dense.named_modules())
     assert (tiny_output(dense, inputs) - expected).abs().max() > 1e-2
-
-
-def test_leaving_a_family_that_is_not_on_the_registry():
-    inputs = padded("gptj", left=True)
-    expected = tiny_output(tiny_model("gptj"), inputs)
-    for model in (tiny_model("gptj", NAME), tiny_model("gptj", "eager")):
-        model.set_attn_implementation(NAME)
-        assert (tiny_output(model, inputs) - expected).abs().max() > 1e-2
-        model.set_attn_implementation("sdpa")
-        assert model.config._attn_implementation == "eager", "its masks must fit the attention class it was made with"
-        torch.testing.assert_close(
-            rows_that_count(tiny_output(model, inputs), inputs),
-            rows_that_count(expected, inputs),
-            rtol=1e-4,
-            atol=1e-5,
-        )
 
 
 def test_settings_in_the_configuration_mean_this_attention():
@@ -296,13 +275,6 @@ def test_bad_settings_name_the_model_and_the_layer(settings, message):
         model.set_attn_implementation(NAME)
     assert model.config._attn_implementation == "sdpa"
     torch.testing.assert_close(tiny_output(model, tiny_inputs("bert")), expected)
-
-
-def test_several_steps_are_refused_where_keys_are_out_of_reach():
-    with pytest.raises(
-        ValueError, match=r"BloomForCausalLM, layer 'transformer.h.0.self_attention'.*steps=2.*Use steps=1"
-    ):
-        tiny_model("bloom", NAME, sparse_hopfield={"steps": 2})
 
 
 def test_an_attention_module_outside_of_a_model():

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Every family by name: sparse in every attention layer, or refused. Nothing dense without a word."""
+"""Every family by name: sparse in every attention layer, or refused. Nothing runs dense silently."""
 
 import pytest
 import torch
