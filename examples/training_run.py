@@ -19,9 +19,9 @@ from hf_sparse_hopfield.diagnostics import layer_sparsity
 from hf_sparse_hopfield.files import write_json
 from hf_sparse_hopfield.hub.cards import CARD_FILE, is_dense, model_card
 from hf_sparse_hopfield.hub.push import push_folder
-from hf_sparse_hopfield.hub.support import shares_of
+from hf_sparse_hopfield.hub.support_plot import shares_of
 from hf_sparse_hopfield.layers import RetrievalParameters
-from hf_sparse_hopfield.training.sparsity import layer_means, own_random_numbers
+from hf_sparse_hopfield.training.sparsity_logging import layer_means, own_random_numbers
 
 
 logger = logging.getLogger("examples")

@@ -21,8 +21,8 @@ from torch import nn
 
 from .backends import RetrievalProblem, RetrievalResult, select_backend
 from .backends.masks import visible
-from .parameters import RetrievalParameters
 from .retrieval import canonical, retrieve
+from .retrieval_parameters import RetrievalParameters
 
 
 Setting = float | torch.Tensor

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from .backends import RetrievalProblem, RetrievalResult, select_backend
-from .functional.energy import check_beta
-from .functional.normalizers import check_alpha
+from .functional.checks import check_alpha, check_beta
 
 
 logger = logging.getLogger(__name__)

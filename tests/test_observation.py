@@ -16,7 +16,7 @@ from hf_sparse_hopfield.observation import (
     observed,
     sampled,
 )
-from hf_sparse_hopfield.parameters import RetrievalParameters
+from hf_sparse_hopfield.retrieval_parameters import RetrievalParameters
 
 from .tiny_models import tiny_inputs, tiny_model, tiny_output
 

@@ -48,7 +48,9 @@ from hf_sparse_hopfield.models import (
     MultipleInstanceCollator,
     SparseHopfieldForMultipleInstanceClassification,
     SparseHopfieldMultipleInstanceConfig,
-    standardization,
+)
+from hf_sparse_hopfield.models import (
+    feature_standardization as standardization,
 )
 
 

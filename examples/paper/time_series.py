@@ -28,7 +28,7 @@ from hf_sparse_hopfield.models import (
     SparseHopfieldCrossformerForPrediction,
     split_series,
 )
-from hf_sparse_hopfield.training.sparsity import sparsity_metrics
+from hf_sparse_hopfield.training.sparsity_logging import sparsity_metrics
 
 
 sys.path.append(str(Path(__file__).parents[1]))  # the training scripts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 from tqdm.auto import tqdm
 
-from ..evaluation import Batch
+from ..model_running import Batch
 from ..observation import Observer
 from .comparison import compare_with_dense, mean_loss
 from .head_search import HeadSearch

@@ -11,11 +11,11 @@ import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
-from ..evaluation import Batch, evaluating, on_device
 from ..integration.binding import LayerRetrieval, has_bound_attention
 from ..integration.convert import to_sparse_hopfield
-from ..integration.live_settings import apply_settings
+from ..integration.model_settings import apply_settings
 from ..integration.sites import Site, attention_sites, number_of_heads, shortened
+from ..model_running import Batch, evaluating, on_device
 from ..observation import Setting, observed
 from .budget import Budget
 from .head_search import Choice, HeadSearch

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..evaluation import Batch, batch_size, evaluating, main_output, on_device
+from ..model_running import Batch, batch_size, evaluating, main_output, on_device
 from ..observation import Observer, OwnSettings, observed
 
 

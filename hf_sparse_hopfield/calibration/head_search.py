@@ -9,7 +9,7 @@ import torch
 
 from ..backends import RetrievalProblem, RetrievalResult
 from ..observation import Observer, Setting, evaluate, evaluate_dense, sampled
-from ..parameters import RetrievalParameters
+from ..retrieval_parameters import RetrievalParameters
 from .recipe import CalibrationOptions
 
 

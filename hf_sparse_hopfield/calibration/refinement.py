@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from ..evaluation import Batch, evaluating, main_output, on_device
+from ..model_running import Batch, evaluating, main_output, on_device
 from ..observation import Observer, Setting, observed
-from ..parameters import RetrievalParameters
+from ..retrieval_parameters import RetrievalParameters
 from .comparison import divergence
 from .head_search import Choice
 from .recipe import Refinement

@@ -2,7 +2,7 @@
 """Checkpoints, from disk to disk.
 
 - `loading.py`: the model and the tokenizer of a checkpoint
-- `saving.py`: a checkpoint that is loaded again and compared before it appears
+- `verified_saving.py`: a checkpoint that is loaded again and compared before it appears
 - `companion_files.py`: the files of a checkpoint other than weights and configuration
 - `conversion.py`: dense to sparse, and back
 - `gguf.py`: GGUF files
@@ -22,7 +22,7 @@ _MODULE_OF = {
     "load_layers": "hflayers",
     "load_model": "loading",
     "load_tokenizer": "loading",
-    "save_verified": "saving",
+    "save_verified": "verified_saving",
 }
 
 __all__ = sorted(_MODULE_OF)
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .gguf import convert_gguf
     from .hflayers import convert_hflayers, load_layers
     from .loading import load_model, load_tokenizer
-    from .saving import save_verified
+    from .verified_saving import save_verified
 
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

@@ -10,7 +10,7 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 
 from ..hub.cards import CARD_FILE
-from ..hub.support import PLOT_FILE
+from ..hub.support_plot import PLOT_FILE
 from ..remote_code import REMOTE_CODE_FILE
 
 

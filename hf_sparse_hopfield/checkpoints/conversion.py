@@ -20,7 +20,7 @@ from ..integration.sites import attention_sites
 from ..integration.upstream import ATTENTION_NAME
 from .companion_files import CALIBRATION_FILE
 from .loading import load_model, load_tokenizer
-from .saving import inputs_to_verify, save_verified
+from .verified_saving import inputs_to_verify, save_verified
 
 
 _COMPARED_BATCHES = 8

@@ -10,7 +10,7 @@ from transformers import GgufConfig
 from ..extras import require
 from ..files import check_output
 from .loading import load_model, load_tokenizer
-from .saving import inputs_to_verify, save_verified
+from .verified_saving import inputs_to_verify, save_verified
 
 
 def gguf_options(file: str) -> dict[str, Any]:

@@ -1,18 +1,15 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""What several commands share: arguments, inputs, printing."""
+"""Arguments that several commands share, and the inputs they describe."""
 
 import argparse
 import dataclasses
-import json
-import shlex
 import sys
 import typing
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..calibration.recipe import REFINEMENT, CalibrationOptions, InputOptions, usual_batches
-from ..extras import require
+from ..calibration.recipe import REFINEMENT, CalibrationOptions, InputOptions
 
 
 def _option_names(options: type) -> tuple[str, ...]:
@@ -178,105 +175,7 @@ def make_batches(arguments: argparse.Namespace, model: Any, tokenizer: Any, coun
     return batches
 
 
-def push(arguments: argparse.Namespace, folder: str) -> dict[str, str]:
-    """Upload the result if `--push_to_hub` asks for it."""
-    if arguments.push_to_hub is None:
-        return {}
-    from ..hub.push import push_folder
-
-    return {"pushed": push_folder(folder, arguments.push_to_hub, arguments.private or None)}
-
-
 def check_file(path: str | None) -> None:
     """Refuse a file whose directory does not exist, before any work."""
     if path is not None and not Path(path).absolute().parent.is_dir():
         raise FileNotFoundError(f"{path!r} cannot be written: there is no directory {str(Path(path).parent)!r}.")
-
-
-def show(arguments: argparse.Namespace, result: dict[str, Any], title: str) -> None:
-    """Print a result, as a table or as JSON."""
-    if arguments.json:
-        print(json.dumps(result, indent=2))
-        return
-    table = require("rich.table", "cli").Table("", title, show_header=True)
-    for key, value in _flat(result):
-        table.add_row(key, f"{value:.5g}" if isinstance(value, float) else str(value))
-    console().print(table)
-
-
-def _flat(result: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    rows = []
-    for key, value in result.items():
-        name = f"{prefix}{key}".replace("_", " ")
-        rows += _flat(value, f"{name}, ") if isinstance(value, dict) else [(name, value)]
-    return rows
-
-
-def console() -> Any:
-    """Return a rich console on stdout."""
-    return require("rich.console", "cli").Console()
-
-
-def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, **load_options: Any) -> None:
-    """
-    Convert or calibrate a checkpoint as the arguments say, and show the result.
-
-    Args:
-        arguments (`argparse.Namespace`): With those of all groups above.
-        config (`dict`, *optional*): The settings to convert with.
-        **load_options: For `from_pretrained`.
-    """
-    from ..calibration.calibration import planned_refinement
-    from ..checkpoints.conversion import convert_checkpoint
-
-    check_push(arguments)
-    calibration: dict[str, Any] = {}
-    if arguments.text is not None or arguments.random:
-        options = calibration_options(arguments)
-
-        def batches(model: Any, tokenizer: Any) -> list[dict[str, Any]]:
-            usual = usual_batches(planned_refinement(model, options))
-            return make_batches(arguments, model, tokenizer, usual if arguments.batches is None else arguments.batches)
-
-        calibration = {
-            "batches": batches,
-            "calibration": {
-                "options": options,
-                "resume_from": arguments.resume_from,
-                "progress": show_progress(arguments),
-            },
-        }
-    result = convert_checkpoint(
-        arguments.source,
-        arguments.output,
-        config,
-        **calibration,
-        overwrite=arguments.overwrite,
-        verify=not arguments.no_verify,
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        **load_options,
-    )
-    show(
-        arguments,
-        {"output": arguments.output, **_summary(result), **push(arguments, arguments.output)},
-        arguments.source,
-    )
-
-
-def _summary(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a conversion, with a summary in place of the calibration report."""
-    result = dict(result)
-    report = result.pop("calibration", None)
-    if report is not None:
-        result["calibration"] = {
-            "batches": report.batches,
-            "mean_alpha": report.mean("alpha"),
-            "mean_beta": report.mean("beta"),
-            "mean_error": report.mean("error"),
-            "mean_support": report.mean("support"),
-            "refined": len(report.refined),
-            "seconds": report.seconds,
-            **({"budget": report.budget} if report.budget else {}),
-            **({"warnings": report.warnings} if report.warnings else {}),
-        }
-    return result

@@ -3,7 +3,8 @@
 
 import argparse
 
-from .arguments import add_calibration_arguments, add_input_arguments, add_output_arguments, parse_alpha, write_sparse
+from .arguments import add_calibration_arguments, add_input_arguments, add_output_arguments, parse_alpha
+from .output import write_sparse
 
 
 HELP = "choose beta (and alpha) per head of a sparse checkpoint"

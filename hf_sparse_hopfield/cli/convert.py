@@ -11,9 +11,8 @@ from .arguments import (
     add_output_arguments,
     given,
     parse_alpha,
-    write_sparse,
 )
-from .output import write_checkpoint
+from .output import write_checkpoint, write_sparse
 
 
 HELP = "make a dense checkpoint sparse, or a sparse one dense"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..extras import require
 from ..files import new_file
-from .arguments import add_input_arguments, check_file, console, input_options, make_batches, show_progress
+from .arguments import add_input_arguments, check_file, input_options, make_batches, show_progress
+from .output import console
 
 
 if TYPE_CHECKING:

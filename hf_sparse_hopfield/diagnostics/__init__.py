@@ -2,7 +2,8 @@
 """How the heads of a sparse model use their keys: counts, weights and plots."""
 
 from .associations import record_associations
-from .plots import plot_associations, plot_sparsity, write_html_report
+from .html_report import write_html_report
+from .plots import plot_associations, plot_sparsity
 from .sparsity import SparsityReport, layer_sparsity, sparsity_report
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from ..backends import RetrievalProblem
-from ..evaluation import evaluating, on_device
+from ..model_running import evaluating, on_device
 from ..observation import OwnSettings, evaluate_weights, observed
-from ..parameters import RetrievalParameters
+from ..retrieval_parameters import RetrievalParameters
 
 
 class _Recorder(OwnSettings):

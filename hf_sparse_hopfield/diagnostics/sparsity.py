@@ -11,9 +11,9 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from ..backends import RetrievalProblem
-from ..evaluation import batch_size, evaluating, on_device
+from ..model_running import batch_size, evaluating, on_device
 from ..observation import OwnSettings, evaluate_weights, observed, sampled
-from ..parameters import RetrievalParameters
+from ..retrieval_parameters import RetrievalParameters
 
 
 # A dead head puts all its weight on the first key, or the same weight on every key: a constant could replace it.

@@ -8,25 +8,8 @@ import math
 
 import torch
 
+from .checks import check_beta
 from .normalizers import entmax, expm1_ratio
-
-
-def check_beta(beta: float | torch.Tensor) -> None:
-    """Raise an error if beta is not a positive, finite number."""
-    if isinstance(beta, torch.Tensor):
-        if not beta.is_floating_point():
-            raise TypeError(f"beta must be a float or a floating point tensor, got a tensor of dtype {beta.dtype}.")
-        if torch.compiler.is_compiling() or beta.device.type != "cpu" or beta.numel() == 0:
-            return
-        low, high = beta.detach().aminmax()
-        if not (low > 0 and high < math.inf):
-            raise ValueError(
-                f"beta must be positive and finite, got a tensor with values in [{low.item()}, {high.item()}]."
-            )
-    elif isinstance(beta, bool) or not isinstance(beta, (int, float)):
-        raise TypeError(f"beta must be a float or a floating point tensor, got {beta!r}.")
-    elif not 0 < beta < math.inf:
-        raise ValueError(f"beta must be positive and finite, got {beta}.")
 
 
 def _check_patterns(name: str, tensor: torch.Tensor, least: int) -> None:

@@ -17,26 +17,11 @@ from typing import Any
 
 import torch
 
+from .checks import check_alpha
+
 
 # Newton's method needs about 6 steps. This bound only ensures that no input can make it hang.
 _MAX_NEWTON_STEPS = 100
-
-
-def check_alpha(alpha: float | torch.Tensor) -> None:
-    """Raise an error if alpha is not a number or not in [1, 2]."""
-    if isinstance(alpha, torch.Tensor):
-        if not alpha.is_floating_point():
-            raise TypeError(f"alpha must be a float or a floating point tensor, got a tensor of dtype {alpha.dtype}.")
-        # Reading values from an accelerator would stall it, and under torch.compile there are no values.
-        if torch.compiler.is_compiling() or alpha.device.type != "cpu" or alpha.numel() == 0:
-            return
-        low, high = alpha.detach().aminmax()
-        if not (low >= 1 and high <= 2):
-            raise ValueError(f"alpha must lie in [1, 2], got a tensor with values in [{low.item()}, {high.item()}].")
-    elif isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
-        raise TypeError(f"alpha must be a float or a floating point tensor, got {alpha!r}.")
-    elif not 1 <= alpha <= 2:
-        raise ValueError(f"alpha must lie in [1, 2] (1: softmax, 1.5: entmax15, 2: sparsemax), got {alpha}.")
 
 
 def ratio(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,7 @@ _MODULE_OF = {
     "push_folder": "push",
     "push_model": "push",
     "settings_table": "tables",
-    "support_sizes": "support",
+    "support_sizes": "support_plot",
 }
 
 __all__ = sorted(_MODULE_OF)
@@ -25,7 +25,7 @@ __all__ = sorted(_MODULE_OF)
 if TYPE_CHECKING:
     from .cards import SparseModelCard, model_card
     from .push import PushError, push_folder, push_model
-    from .support import support_sizes
+    from .support_plot import support_sizes
     from .tables import settings_table
 
 

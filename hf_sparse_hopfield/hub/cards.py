@@ -22,7 +22,7 @@ from ..extras import require
 from ..integration.auto import as_sparse_class
 from ..integration.binding import has_bound_attention, has_sparse_retrieval, is_converted, is_own_model
 from .metadata import evaluation_metadata, hub_id, license_of, task_of
-from .support import PLOT_FILE, plot_support, support_sizes
+from .support_plot import PLOT_FILE, plot_support, support_sizes
 from .tables import numbers_table, settings_table
 
 

@@ -346,7 +346,7 @@ def complete_trainer_card(trainer: "Trainer") -> None:
 
 def _counting_batches(trainer: "Trainer") -> list[dict[str, Any]] | None:
     """A few samples of the Trainer's data to count support sizes on; `None` where one process alone cannot do that."""
-    from ..training.sparsity import first_samples, own_random_numbers
+    from ..training.sparsity_logging import first_samples, own_random_numbers
 
     dataset = trainer.eval_dataset if trainer.eval_dataset is not None else trainer.train_dataset
     dataset = next(iter(dataset.values())) if isinstance(dataset, dict) else dataset

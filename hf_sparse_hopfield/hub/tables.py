@@ -9,7 +9,7 @@ from torch import nn
 
 from ..integration.binding import LayerRetrieval
 from ..layers.association import HopfieldAssociation
-from ..parameters import RetrievalParameters
+from ..retrieval_parameters import RetrievalParameters
 
 
 def settings_table(model: nn.Module, support: dict[str, list[float]] | None = None) -> str:

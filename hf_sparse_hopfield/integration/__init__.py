@@ -7,10 +7,10 @@ softmax themselves) -> `retrieve()`.
 
 - `attention.py`: the attention and mask functions behind `attn_implementation="sparse_hopfield"`
 - `families.py`: tables of attention classes that are patched, and of those that are refused, with the reason
-- `patches.py`: attention classes that compute softmax themselves; `observed_softmax.py`: their observation
+- `patches.py`: attention classes that compute softmax themselves; `observed_patches.py`: their observation
 - `sites.py`: the attention modules of a model, and the configurations around them
 - `binding.py`: from the settings of a model to each of its attention modules
-- `live_settings.py`: changing alpha and beta of a whole model, in its modules and its configurations
+- `model_settings.py`: changing alpha and beta of a whole model, in its modules and its configurations
 - `auto.py`: the model type `sparse_hopfield`, for any family on demand
 - `convert.py`: `to_sparse_hopfield`, `to_dense`
 - `upstream.py`: every wrapped method and private name of transformers, accelerate and huggingface_hub

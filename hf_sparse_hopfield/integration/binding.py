@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
-from ..parameters import RetrievalParameters
+from ..retrieval_parameters import RetrievalParameters
 from .families import uses_additive_masks
 from .sites import Site, attention_sites, configs_of, number_of_heads, shortened
 from .upstream import ATTENTION_NAME, attention_name, set_attention_name, set_own_attention_name

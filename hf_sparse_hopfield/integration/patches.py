@@ -210,7 +210,7 @@ def _sparse_forward(kind: Kind, original: Method) -> Method:
 def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:
     look = look_at(retrieval)
     if look is not None:
-        from .observed_softmax import ObservedSoftmax
+        from .observed_patches import ObservedSoftmax
 
         return ObservedSoftmax(look, kind, retrieval.num_heads)
     beta, alpha = retrieval()

@@ -292,7 +292,7 @@ def _mentions_us(attn_implementation: str | dict | None) -> bool:
 
 def _initialize_missing(original: Method) -> Method:
     def initialize_weights(self: "PreTrainedModel", module: "nn.Module", *args: Any, **kwargs: Any) -> None:
-        from ..parameters import RetrievalParameters
+        from ..retrieval_parameters import RetrievalParameters
 
         if isinstance(module, RetrievalParameters) and not is_initialized(module):
             parameters = module.named_parameters(recurse=False)

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Modules that retrieve: the three Hopfield layers, and associative memories that need no training."""
 
-from ..parameters import RetrievalParameters
+from ..retrieval_parameters import RetrievalParameters
 from .hopfield import SparseHopfield
 from .lookup import SparseHopfieldLayer
 from .memory import HopfieldMemory, MemoryTrace, PolynomialMemory

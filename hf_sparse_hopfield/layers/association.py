@@ -13,7 +13,7 @@ from torch import nn
 
 from ..backends import available_backends
 from ..observation import retrieve_with
-from ..parameters import RetrievalParameters, check_each, per_head_values
+from ..retrieval_parameters import RetrievalParameters, check_each, per_head_values
 
 
 # In the order of the state dict, which is also the order of an optimizer's saved state.

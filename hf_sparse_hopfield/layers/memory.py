@@ -13,10 +13,10 @@ from torch import nn
 
 from ..checks import check_flag, check_integer, is_integer
 from ..files import new_file
-from ..functional.energy import check_beta, energy
-from ..functional.normalizers import check_alpha
-from ..parameters import per_head_values
+from ..functional.checks import check_alpha, check_beta
+from ..functional.energy import energy
 from ..retrieval import retrieve
+from ..retrieval_parameters import per_head_values
 from .association import check_backend
 
 

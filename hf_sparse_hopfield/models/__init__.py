@@ -51,7 +51,7 @@ _PACKAGE_OF = {
     "TimeSeriesWindows": "crossformer.windows",
     "split_lengths": "crossformer.windows",
     "split_series": "crossformer.windows",
-    "standardization": "scaling",
+    "standardization": "feature_standardization",
 }
 
 __all__ = sorted(_PACKAGE_OF)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from ..evaluation import main_output, on_device
+from ..model_running import main_output, on_device
 
 
 def random_inputs(

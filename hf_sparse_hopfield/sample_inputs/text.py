@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from ..calibration.recipe import InputOptions
-from ..evaluation import on_device
+from ..model_running import on_device
 
 
 def read_text(path: str | os.PathLike) -> str:

@@ -4,8 +4,8 @@
 - `arguments.py`: `SparseHopfieldArguments`, the command line of a script
 - `trainer.py`: `SparseHopfieldTrainer` and the mixin for any other trainer: adds the callbacks, and groups learned alpha
   and beta for the optimizer
-- `schedules.py`: alpha and beta as functions of the step; `sparsity.py`: how sparse the heads are, into any `report_to`
-- `checkpoints.py`: `last_whole_checkpoint`, what to resume from after a crash
+- `schedules.py`: alpha and beta as functions of the step; `sparsity_logging.py`: how sparse the heads are, for any `report_to`
+- `resuming.py`: `last_whole_checkpoint`, the checkpoint to resume from after a crash
 
 A model of one's own that is made of Hopfield layers takes part if its configuration has the fields `alpha` and `beta`: there
 a schedule leaves its values, so that they are saved. [`SparseHopfieldArguments.layer_settings`] gives the values to make it.
@@ -24,8 +24,8 @@ _MODULE_OF = {
     "SparseHopfieldSeq2SeqTrainer": "trainer",
     "SparseHopfieldTrainer": "trainer",
     "SparseHopfieldTrainerMixin": "trainer",
-    "SparsityLoggingCallback": "sparsity",
-    "last_whole_checkpoint": "checkpoints",
+    "SparsityLoggingCallback": "sparsity_logging",
+    "last_whole_checkpoint": "resuming",
     "learned_parameter_names": "trainer",
 }
 
@@ -33,9 +33,9 @@ __all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
     from .arguments import SparseHopfieldArguments
-    from .checkpoints import last_whole_checkpoint
+    from .resuming import last_whole_checkpoint
     from .schedules import SparseHopfieldScheduleCallback
-    from .sparsity import SparsityLoggingCallback
+    from .sparsity_logging import SparsityLoggingCallback
     from .trainer import (
         SparseHopfieldSeq2SeqTrainer,
         SparseHopfieldTrainer,

@@ -186,7 +186,7 @@ class SparseHopfieldArguments:
         `callbacks=arguments.callbacks()`; for sparsity logging it then also needs `callback.trainer = trainer`.
         """
         from .schedules import SparseHopfieldScheduleCallback
-        from .sparsity import SparsityLoggingCallback
+        from .sparsity_logging import SparsityLoggingCallback
 
         callbacks: list[TrainerCallback] = []
         if not self.sparse_hopfield:
@@ -236,7 +236,7 @@ class SparseHopfieldArguments:
 
         from ..calibration.calibration import calibrate
         from ..integration.binding import has_bound_attention
-        from ..integration.live_settings import LiveSettings
+        from ..integration.model_settings import LiveSettings
 
         if not has_bound_attention(model):
             raise ValueError(

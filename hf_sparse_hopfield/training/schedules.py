@@ -13,7 +13,7 @@ from transformers.trainer_callback import ExportableState
 
 from ..checks import check_choice
 from ..configuration import SparseHopfieldConfig
-from ..integration.live_settings import LiveSettings
+from ..integration.model_settings import LiveSettings
 from ..observation import has_compiled_parts
 from .arguments import SCHEDULES, check_duration
 

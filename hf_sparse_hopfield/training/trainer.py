@@ -9,12 +9,12 @@ from accelerate.utils import broadcast_object_list, extract_model_from_parallel
 from torch import nn
 from transformers import Seq2SeqTrainer, Trainer
 
-from ..evaluation import evaluating
 from ..integration.upstream import forget_preparation, prepared_inputs
 from ..layers import RetrievalParameters
+from ..model_running import evaluating
 from .arguments import SparseHopfieldArguments
-from .checkpoints import last_whole_checkpoint
-from .sparsity import SparsityLoggingCallback, own_random_numbers
+from .resuming import last_whole_checkpoint
+from .sparsity_logging import SparsityLoggingCallback, own_random_numbers
 
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from transformers import (
 )
 
 from hf_sparse_hopfield import SparseHopfieldPooling, to_sparse_hopfield
-from hf_sparse_hopfield.integration.live_settings import LiveSettings
+from hf_sparse_hopfield.integration.model_settings import LiveSettings
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer
 
 

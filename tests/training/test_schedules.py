@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from hf_sparse_hopfield import SparseHopfieldConfig, to_sparse_hopfield
-from hf_sparse_hopfield.integration.live_settings import LiveSettings
+from hf_sparse_hopfield.integration.model_settings import LiveSettings
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldScheduleCallback, SparseHopfieldTrainer
 from tests.tiny_models import tiny_model
 

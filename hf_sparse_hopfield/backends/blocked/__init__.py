@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..backend import Backend
-from ..dispatch import can_bypass_dispatcher
+from ..dispatcher_bypass import can_bypass_dispatcher
 from ..multistep import last_state
 from ..problem import RetrievalProblem, RetrievalResult
 from . import decode, ops  # importing `ops` registers the operators

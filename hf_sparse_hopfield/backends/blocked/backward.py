@@ -9,13 +9,13 @@ from torch import Tensor
 
 from ...functional.normalizers import alpha_slope
 from ..masks import without_unseen
+from .dense_pieces import Piece, cut, pieces
 from .dropout import Dropout
 from .forward import Kept, full_precision
 from .gradients import Gradients, Wanted
 from .layout import Block, Layout
 from .partition import partition
-from .pieces import Piece, cut, pieces
-from .places import bias_places
+from .positions import bias_places
 from .scores import Scores
 from .settings import Settings
 from .solver import powers

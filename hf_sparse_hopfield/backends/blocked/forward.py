@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from ..masks import without_unseen
+from .dense_pieces import cut, pieces
 from .dropout import Dropout
 from .layout import Block, Layout
 from .partition import is_always_dense, partition
-from .pieces import cut, pieces
-from .places import key_places, row_numbers
+from .positions import key_places, row_numbers
 from .scores import Scores
 from .settings import Settings
 from .solver import Rows, find_shift, powers, weights

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..operators import register_operator
+from ..operator_registration import register_operator
 from .backward import backward_pass
 from .forward import Kept, forward_pass
 from .gradients import Wanted

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .places import divided
+from .positions import divided
 from .solver import Rows, find_shift, powers, weights
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..masks import without_unseen
-from ..operators import register_operator
+from ..operator_registration import register_operator
 from .library import BLOCK_ROWS, ROW_STATE, WORDS, BackwardTensors, call_backward, call_forward, kept_per_row
 from .settings import SCHEMA, Settings
 

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import Dataset
 
 from ...checks import check_integer
-from ..scaling import standardization
+from ..feature_standardization import standardization
 
 
 class TimeSeriesWindows(Dataset):

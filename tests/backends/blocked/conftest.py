@@ -1,7 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 import pytest
 
-from hf_sparse_hopfield.backends.blocked import partition, pieces
+from hf_sparse_hopfield.backends.blocked import dense_pieces as pieces
+from hf_sparse_hopfield.backends.blocked import partition
 
 
 @pytest.fixture

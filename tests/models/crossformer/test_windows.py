@@ -2,7 +2,14 @@
 import pytest
 import torch
 
-from hf_sparse_hopfield.models import TimeSeriesWindows, split_lengths, split_series, standardization
+from hf_sparse_hopfield.models import (
+    TimeSeriesWindows,
+    split_lengths,
+    split_series,
+)
+from hf_sparse_hopfield.models import (
+    feature_standardization as standardization,
+)
 
 
 def test_windows():

@@ -9,7 +9,7 @@ from hf_sparse_hopfield import (
     SparseHopfieldMultipleInstanceConfig,
     to_sparse_hopfield,
 )
-from hf_sparse_hopfield.integration.live_settings import LiveSettings, apply_settings
+from hf_sparse_hopfield.integration.model_settings import LiveSettings, apply_settings
 
 from ..tiny_models import tiny_inputs, tiny_model, tiny_output
 

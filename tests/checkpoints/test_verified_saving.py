@@ -6,8 +6,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from hf_sparse_hopfield import to_sparse_hopfield
-from hf_sparse_hopfield.checkpoints import saving
-from hf_sparse_hopfield.checkpoints.saving import inputs_to_verify, save_verified
+from hf_sparse_hopfield.checkpoints import verified_saving as saving
+from hf_sparse_hopfield.checkpoints.verified_saving import inputs_to_verify, save_verified
 
 from ..tiny_models import tiny_model
 

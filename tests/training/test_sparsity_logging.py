@@ -12,7 +12,7 @@ from hf_sparse_hopfield.backends import available_backends
 from hf_sparse_hopfield.diagnostics import record_associations
 from hf_sparse_hopfield.layers import RetrievalParameters
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer, SparsityLoggingCallback
-from hf_sparse_hopfield.training.sparsity import first_samples, sparsity_metrics
+from hf_sparse_hopfield.training.sparsity_logging import first_samples, sparsity_metrics
 from tests.tiny_models import sharpened, tiny_inputs, tiny_model
 
 from .run_cases import digest, make_data, make_model

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hf_sparse_hopfield.training import last_whole_checkpoint
-from hf_sparse_hopfield.training.checkpoints import checkpoint_fault
+from hf_sparse_hopfield.training.resuming import checkpoint_fault
 
 from .run_cases import run
 

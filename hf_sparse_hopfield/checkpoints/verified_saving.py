@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from ..evaluation import main_output
 from ..files import new_directory
+from ..model_running import main_output
 from ..sample_inputs import random_inputs
 from .companion_files import CONFIG_FILE, copy_companion_files
 from .loading import load_model

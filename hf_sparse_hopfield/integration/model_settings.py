@@ -13,11 +13,10 @@ import torch
 from accelerate.utils import extract_model_from_parallel
 from torch import nn
 from transformers import PreTrainedModel
-from transformers.configuration_utils import PreTrainedConfig
 
 from ..configuration import SparseHopfieldConfig, layer_matches
-from ..parameters import Numbers, RetrievalParameters
-from .binding import LayerRetrieval, bind
+from ..retrieval_parameters import Numbers, RetrievalParameters
+from .binding import LayerRetrieval
 from .sites import Site, attention_sites, configs_of
 from .upstream import ATTENTION_NAME
 
@@ -139,34 +138,25 @@ def _plain(value: Numbers) -> float | list[float]:
 
 def apply_settings(model: PreTrainedModel, settings: dict[str, dict[str, torch.Tensor]]) -> None:
     """
-    Write settings of single attention modules into the configuration of a sparse model, and give them to the modules.
+    Set alpha and beta of single attention modules of a sparse model. What is learned continues from the new values.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
         settings (`dict[str, dict[str, torch.Tensor]]`): Path of an attention module to its alpha and beta, per head.
     """
-    if all(getattr(config, ATTENTION_NAME, None) is None for config in configs_of(model)):
-        model.config.sparse_hopfield = SparseHopfieldConfig()
+    live = LiveSettings(model)
+    tree = live.read()
     sites = [site for site in attention_sites(model) if site.is_sparse]
-    updated: list[tuple[PreTrainedConfig, SparseHopfieldConfig]] = []
-    for config in configs_of(model):
-        if getattr(config, ATTENTION_NAME, None) is None:
+    for site in sites:
+        if site.name not in settings:
             continue
-        old = SparseHopfieldConfig.from_dict(config.sparse_hopfield)
-        overrides = dict(old.overrides)
-        for site in sites:
-            if site.name in settings and site.settings == old:
-                key = _shortest_name(site, sites, model)
-                values = {name: _number_or_list(value) for name, value in settings[site.name].items()}
-                previous = overrides.pop(key, {})  # to the end: there it wins over patterns
-                overrides[key] = {**previous, **values}
-        updated.append((config, SparseHopfieldConfig.from_dict({**old, "overrides": overrides})))
-    for config, new in updated:
-        config.sparse_hopfield = new
-    bind(model)
-    for module in model.modules():
-        if isinstance(module, LayerRetrieval):
-            module.reset_parameters()
+        key = _shortest_name(site, sites, model)
+        values = {name: _number_or_list(value) for name, value in settings[site.name].items()}
+        for config, content in zip(live.configs, tree["configs"], strict=True):
+            if config.sparse_hopfield == site.settings:  # parts of a model may have copies of its configuration
+                overrides = content["overrides"]
+                overrides[key] = {**overrides.pop(key, {}), **values}  # at the end, where it wins over patterns
+    live.write(tree, restart_learned=True)
 
 
 def _shortest_name(site: Site, sites: list[Site], model: PreTrainedModel) -> str:

@@ -21,7 +21,7 @@ def can_bypass_dispatcher(*tensors: float | Tensor | None) -> bool:
 
     ```python
     >>> import torch
-    >>> from hf_sparse_hopfield.backends.dispatch import can_bypass_dispatcher
+    >>> from hf_sparse_hopfield.backends.dispatcher_bypass import can_bypass_dispatcher
 
     >>> can_bypass_dispatcher(torch.ones(2)), can_bypass_dispatcher(torch.ones(2, requires_grad=True))
     (True, False)

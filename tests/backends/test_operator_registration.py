@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from hf_sparse_hopfield.backends.operators import register_operator
+from hf_sparse_hopfield.backends.operator_registration import register_operator
 
 
 LIBRARY = torch.library.Library("hf_sparse_hopfield", "FRAGMENT")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hf_sparse_hopfield.backends.blocked.layout import Block, Layout
-from hf_sparse_hopfield.backends.blocked.places import bias_places, divided, key_places, row_numbers
+from hf_sparse_hopfield.backends.blocked.positions import bias_places, divided, key_places, row_numbers
 
 
 LAYOUT = Layout(batch=2, kv_heads=3, groups=2, queries=5, keys=7)

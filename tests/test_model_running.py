@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from transformers.modeling_outputs import BackboneOutput, BaseModelOutput, CausalLMOutput
 
-from hf_sparse_hopfield.evaluation import batch_size, evaluating, main_output, on_device
+from hf_sparse_hopfield.model_running import batch_size, evaluating, main_output, on_device
 
 
 def test_a_batch_moves_to_the_model():

@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hf_sparse_hopfield import retrieve
-from hf_sparse_hopfield.backends.dispatch import can_bypass_dispatcher
+from hf_sparse_hopfield.backends.dispatcher_bypass import can_bypass_dispatcher
 from hf_sparse_hopfield.backends.native import library
 
 

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from .checks import check_integer, is_number
-from .functional.energy import check_beta
-from .functional.normalizers import check_alpha
+from .functional.checks import check_alpha, check_beta
 
 
 Numbers = float | tuple[float, ...]  # one for all heads, or one per head

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hf_sparse_hopfield.backends import blocked
-from hf_sparse_hopfield.backends.blocked import pieces
+from hf_sparse_hopfield.backends.blocked import dense_pieces as pieces
 
 from ..cases import Case, check
 
