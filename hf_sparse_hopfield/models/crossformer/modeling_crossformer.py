@@ -301,7 +301,7 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
             prediction = self._predict(past_values - center) + center
         loss = None
         if future_values is not None and return_loss:
-            loss = self._loss(prediction, future_values, future_observed_mask)
+            loss = self._prediction_loss(prediction, future_values, future_observed_mask)
         output = SparseHopfieldCrossformerOutput(loss=loss, prediction_outputs=prediction)
         return output if (config.return_dict if return_dict is None else return_dict) else output.to_tuple()
 
@@ -318,7 +318,7 @@ class SparseHopfieldCrossformerForPrediction(PreTrainedModel):
         prediction = sum(parts[1:], start=parts[0])
         return prediction[..., : self.config.prediction_length].transpose(1, 2)
 
-    def _loss(
+    def _prediction_loss(
         self, prediction: torch.Tensor, future_values: torch.Tensor, future_observed_mask: torch.Tensor | None
     ) -> torch.Tensor:
         """Mean squared error of the observed values."""

@@ -298,7 +298,7 @@ def test_save_and_load(tmp_path):
 
 @pytest.mark.parametrize("function", [to_sparse_hopfield, to_dense])
 def test_it_is_not_converted(function):
-    with pytest.raises(ValueError, match="has Hopfield layers of its own and is not converted"):
+    with pytest.raises(ValueError, match="has its own Hopfield layers and cannot be converted"):
         function(make_model())
 
 
