@@ -11,7 +11,7 @@ from script_arguments import Arguments
 from transformers.utils import cached_file
 
 from hf_sparse_hopfield.files import write_json
-from hf_sparse_hopfield.models import feature_standardization as standardization
+from hf_sparse_hopfield.models import standardization
 
 
 logger = logging.getLogger("examples")

@@ -48,9 +48,7 @@ from hf_sparse_hopfield.models import (
     MultipleInstanceCollator,
     SparseHopfieldForMultipleInstanceClassification,
     SparseHopfieldMultipleInstanceConfig,
-)
-from hf_sparse_hopfield.models import (
-    feature_standardization as standardization,
+    standardization,
 )
 
 

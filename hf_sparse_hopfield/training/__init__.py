@@ -7,8 +7,9 @@
 - `schedules.py`: alpha and beta as functions of the step; `sparsity_logging.py`: how sparse the heads are, for any `report_to`
 - `resuming.py`: `last_whole_checkpoint`, the checkpoint to resume from after a crash
 
-A model of one's own that is made of Hopfield layers takes part if its configuration has the fields `alpha` and `beta`: there
-a schedule leaves its values, so that they are saved. [`SparseHopfieldArguments.layer_settings`] gives the values to make it.
+Schedules also work for your own models made of Hopfield layers, if their configuration has the fields `alpha` and `beta`:
+there they write their values, which are saved with the model. [`SparseHopfieldArguments.layer_settings`] gives the values for
+such a configuration.
 
 Names load on first use.
 """

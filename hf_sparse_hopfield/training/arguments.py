@@ -24,7 +24,7 @@ SCHEDULES = ("constant", "linear", "cosine", "step")
 @dataclass
 class SparseHopfieldArguments:
     """
-    How a model is to retrieve while it is trained.
+    Settings of sparse retrieval for a training script.
 
     Example:
 
@@ -44,9 +44,7 @@ class SparseHopfieldArguments:
 
     sparse_hopfield: bool = field(
         default=True,
-        metadata={
-            "help": "Retrieve sparsely. False is the dense baseline, for which the settings below do not count."
-        },
+        metadata={"help": "Retrieve sparsely. False trains the dense baseline and ignores the settings below."},
     )
     alpha: float = field(
         default=2.0, metadata={"help": "Member of the entmax family, in [1, 2]: 1 is softmax, 2 is sparsemax."}
@@ -56,13 +54,15 @@ class SparseHopfieldArguments:
     )
     steps: int = field(default=1, metadata={"help": "Retrieval steps, the read-out included."})
     tolerance: float = field(
-        default=0.0, metadata={"help": "A query whose state moves by less than this is not updated any more."}
+        default=0.0, metadata={"help": "A query stops updating once its state moves by less than this."}
     )
     learn_alpha: bool = field(default=False, metadata={"help": "Learn alpha, one per head, starting at `alpha`."})
     learn_beta: bool = field(default=False, metadata={"help": "Learn beta, one per head, starting at `beta`."})
     calibration_batches: int = field(
         default=0,
-        metadata={"help": "Calibrate beta of every head on this many batches before training starts (0: do not)."},
+        metadata={
+            "help": "Calibrate beta of every head on this many batches before training starts (0: no calibration)."
+        },
     )
     refine_steps: int | None = field(
         default=None,
@@ -73,12 +73,12 @@ class SparseHopfieldArguments:
     )
     alpha_schedule: str = field(
         default="constant",
-        metadata={"help": "How alpha goes from `alpha_start` to `alpha` in training.", "choices": SCHEDULES},
+        metadata={"help": "How alpha moves from `alpha_start` to `alpha` during training.", "choices": SCHEDULES},
     )
     alpha_start: float = field(default=1.0, metadata={"help": "Where an alpha schedule starts: 1 is softmax."})
     beta_schedule: str = field(
         default="constant",
-        metadata={"help": "How beta goes from `beta_start` to `beta` in training.", "choices": SCHEDULES},
+        metadata={"help": "How beta moves from `beta_start` to `beta` during training.", "choices": SCHEDULES},
     )
     beta_start: float = field(
         default=1.0, metadata={"help": "Where a beta schedule starts: 1 is the model's own scaling."}
@@ -86,17 +86,17 @@ class SparseHopfieldArguments:
     schedule_steps: float = field(
         default=1.0,
         metadata={
-            "help": "How long schedules take: up to 1, a share of all training steps; above 1, a number of steps. The "
-            "schedule 'step' changes at the end of them."
+            "help": "Length of the schedules: up to 1, a share of all training steps; above 1, a number of steps. The "
+            "schedule 'step' changes at their end."
         },
     )
     sparsity_logging_steps: int = field(
         default=0,
-        metadata={"help": "Log support size, entropy and share of zero weights every so many steps (0: do not)."},
+        metadata={"help": "Log support size, entropy and share of zero weights at this interval of steps (0: never)."},
     )
     hopfield_learning_rate: float | None = field(
         default=None,
-        metadata={"help": "Learning rate of learned alpha and beta; without it, that of the other parameters."},
+        metadata={"help": "Learning rate of learned alpha and beta; defaults to that of the other parameters."},
     )
 
     def __post_init__(self) -> None:
@@ -135,8 +135,8 @@ class SparseHopfieldArguments:
 
     def layer_settings(self) -> dict[str, Any]:
         """
-        alpha, beta, steps, tolerance, learn_alpha and learn_beta, for the configuration of a model that is made of Hopfield
-        layers. Those of the dense baseline are softmax with nothing learned.
+        alpha, beta, steps, tolerance, learn_alpha and learn_beta, for the configuration of a model made of Hopfield layers.
+        The dense baseline gets softmax with nothing learned.
         """
         if self.sparse_hopfield:
             return self._settings()
@@ -144,16 +144,16 @@ class SparseHopfieldArguments:
 
     def prepare(self, model: "nn.Module", batches: Iterable[dict[str, Any]] | None = None) -> "nn.Module":
         """
-        Make a model as these arguments say, before it is given to the trainer.
+        Prepare a model for training with these arguments, before the trainer gets it.
 
-        A dense transformers model is converted in place with [`to_sparse_hopfield`]. One that retrieves sparsely already (a
-        sparse checkpoint, a model made of Hopfield layers) keeps its own settings; if they are others, a warning says so.
+        A dense transformers model is converted in place with [`to_sparse_hopfield`]. A model that is already sparse (a sparse
+        checkpoint, a model made of Hopfield layers) keeps its own settings, with a warning if they differ.
 
         Args:
             model (`torch.nn.Module`): The model.
             batches (iterable of `dict`, *optional*):
-                Model inputs for `calibration_batches`, of which the first so many are used. In a distributed run all
-                processes get the result of the first one.
+                Model inputs; the first `calibration_batches` of them are used. In a distributed run, all processes get the
+                result of the first one.
 
         Returns:
             `torch.nn.Module`: The same model.
@@ -167,11 +167,11 @@ class SparseHopfieldArguments:
             if has_bound_attention(model):
                 raise ValueError(
                     f"sparse_hopfield=False asks for the dense baseline, but {type(model).__name__} retrieves sparsely. "
-                    "Start from the dense model, or give it back its dense attention with to_dense(model)."
+                    "Start from the dense model, or restore dense attention with to_dense(model)."
                 )
             return model
         if has_layers:
-            self._warn_of_other_settings(model)
+            self._warn_about_other_settings(model)
         else:
             model = to_sparse_hopfield(cast("PreTrainedModel", model), self._settings())
         if self.calibration_batches:
@@ -180,10 +180,10 @@ class SparseHopfieldArguments:
 
     def callbacks(self) -> "list[TrainerCallback]":
         """
-        The callbacks that these arguments ask for: schedules, sparsity logging.
+        The callbacks for these arguments: schedules, sparsity logging.
 
-        [`SparseHopfieldTrainer`] adds them by itself when it gets these arguments. Any other trainer takes them as
-        `callbacks=arguments.callbacks()`; for sparsity logging it then also needs `callback.trainer = trainer`.
+        [`SparseHopfieldTrainer`] adds them when it gets these arguments. Pass them to any other trainer as
+        `callbacks=arguments.callbacks()`; for sparsity logging, also set `callback.trainer = trainer`.
         """
         from .schedules import SparseHopfieldScheduleCallback
         from .sparsity_logging import SparsityLoggingCallback
@@ -205,7 +205,7 @@ class SparseHopfieldArguments:
             callbacks.append(SparsityLoggingCallback(every=self.sparsity_logging_steps))
         return callbacks
 
-    def _warn_of_other_settings(self, model: "nn.Module") -> None:
+    def _warn_about_other_settings(self, model: "nn.Module") -> None:
         from ..layers import RetrievalParameters
 
         asked = {name: getattr(self, name) for name in ("alpha", "beta", "learn_alpha", "learn_beta")}
@@ -221,8 +221,8 @@ class SparseHopfieldArguments:
             other = {key: value for key, value in own.items() if value != asked[key]}
             if other:
                 logger.warning(
-                    "%s retrieves sparsely already and keeps its own settings: %s has %s, not %s as the arguments say. For "
-                    "other settings start from the dense model.",
+                    "%s is already sparse and keeps its own settings: %s has %s, the arguments have %s. For other settings, "
+                    "start from the dense model.",
                     type(model).__name__,
                     name,
                     other,

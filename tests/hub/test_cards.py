@@ -7,8 +7,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from hf_sparse_hopfield import calibrate, to_sparse_hopfield
-from hf_sparse_hopfield.hub import model_card, push_folder
-from hf_sparse_hopfield.hub import support_plot as support_sizes
+from hf_sparse_hopfield.hub import model_card, push_folder, support_sizes
 from hf_sparse_hopfield.models import (
     SparseHopfieldForMultipleInstanceClassification,
     SparseHopfieldMultipleInstanceConfig,

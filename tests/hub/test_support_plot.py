@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 import pytest
 
-from hf_sparse_hopfield.hub import support_plot as support_sizes
+from hf_sparse_hopfield.hub import support_sizes
 
 from .own_models import multiple_instance
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_sparse_hopfield.models import feature_standardization as standardization
+from hf_sparse_hopfield.models import standardization
 
 
 def test_constant_columns_are_only_centred():

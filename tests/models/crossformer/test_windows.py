@@ -6,9 +6,7 @@ from hf_sparse_hopfield.models import (
     TimeSeriesWindows,
     split_lengths,
     split_series,
-)
-from hf_sparse_hopfield.models import (
-    feature_standardization as standardization,
+    standardization,
 )
 
 
