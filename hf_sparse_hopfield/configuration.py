@@ -24,7 +24,7 @@ class SparseHopfieldConfig(FrozenDict[str, Any]):
     The defaults are sparsemax, one step and the model's own scaling, in every attention layer. A configuration
     validates itself and cannot be changed. It is a `dict` of values that JSON can hold, so that a transformers
     configuration that holds one (`config.sparse_hopfield`) prints, compares and saves itself as usual; the attributes
-    read from that dict.
+    read from that dict. (Only unbound methods, such as `dict.update(config, ...)`, get past it: Python cannot stop them.)
 
     A layer is named by an integer or by a pattern. The integer is the first number in the path of its attention module:
     `encoder.layer.3.attention.self` is layer 3. In an encoder-decoder model, 3 names the layer of the encoder and that
@@ -161,6 +161,25 @@ class SparseHopfieldConfig(FrozenDict[str, Any]):
             raise TypeError(f"sparse_hopfield settings must be a SparseHopfieldConfig or a dict, got {settings!r}.")
         _check_keys("sparse_hopfield", settings, FIELDS)
         return cls(**settings)
+
+    def replace(self, **changes: Any) -> "SparseHopfieldConfig":
+        """
+        A new configuration with some fields changed.
+
+        Args:
+            **changes: The new values. Unknown fields raise an error.
+
+        Example:
+
+        ```python
+        >>> from hf_sparse_hopfield import SparseHopfieldConfig
+
+        >>> SparseHopfieldConfig(alpha=1.5, beta=2.0).replace(beta=3.0)
+        SparseHopfieldConfig(alpha=1.5, beta=3.0)
+
+        ```
+        """
+        return self.from_dict({**self, **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, as a copy of plain dicts and lists that can be changed."""

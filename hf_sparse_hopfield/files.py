@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,8 +30,8 @@ _OLD = ".old"  # in the scratch directory: the directory that is being replaced
 @contextmanager
 def new_file(path: str | os.PathLike) -> Iterator[Path]:
     """
-    Write a file that appears under its name only when the block succeeds. An existing file is replaced, missing parent
-    directories are created.
+    Write a file that appears under its name only when the block succeeds. An existing file is replaced and its permissions
+    are kept; missing parent directories are created. A device or a pipe, such as `/dev/stdout`, is written to directly.
 
     Args:
         path (`str` or `os.PathLike`): The file. A symbolic link stays, and the file it points to is replaced.
@@ -51,13 +52,27 @@ def new_file(path: str | os.PathLike) -> Iterator[Path]:
     ```
     """
     target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a directory; it must be a file.")
+    if _is_special(path):
+        yield Path(path)
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     with _scratch_directory(target) as scratch:
         file = scratch / target.name
         yield file
         with file.open("rb+") as written:
             os.fsync(written.fileno())  # a rename may reach the disk before the content does
+        if target.exists():
+            shutil.copymode(target, file)
         os.replace(file, target)
+
+
+def _is_special(path: str | os.PathLike) -> bool:
+    """Whether a path is a device or a pipe, or leads to a file that this process has open, as `/dev/stdout` does."""
+    if os.path.abspath(path).startswith(("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")):
+        return True
+    return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -32,8 +32,8 @@ class _Frozen:
     @property
     def _refusal(self) -> str:
         return (
-            f"a {type(self).__name__} cannot be changed; make a new one: change the plain dict that `config.to_dict()` "
-            "returns and pass it to `SparseHopfieldConfig.from_dict`."
+            f"a {type(self).__name__} cannot be changed; make a new one: `config.replace(alpha=...)`, or change the plain "
+            "dict of `config.to_dict()` and pass it to `SparseHopfieldConfig.from_dict`."
         )
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:

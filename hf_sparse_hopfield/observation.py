@@ -5,27 +5,25 @@ Within [`observed`], an [`Observer`] sees every retrieval of a model as a `Retri
 and alpha = 1, and chooses the beta and alpha that the model continues with.
 
 Layers call [`retrieve_with`] instead of `retrieve` (attention classes that compute their own softmax call [`look_at`]).
-Observers live in a context variable, so each thread and each asyncio task has its own, and observation nests: every
+Observers live in a context variable, so threads and asyncio tasks do not disturb each other, and observation nests: every
 observer sees the retrieval, and the innermost one chooses the settings.
 """
 
 import contextvars
 import dataclasses
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 
-from .backends import RetrievalProblem, RetrievalResult, select_backend
-from .backends.masks import visible
+from .backends import RetrievalProblem, select_backend
+from .observed_problems import Setting, per_head
 from .retrieval import canonical, retrieve
 from .retrieval_parameters import RetrievalParameters
-
-
-Setting = float | torch.Tensor
 
 
 class Observer:
@@ -64,12 +62,13 @@ class OwnSettings(Observer):
         return parameters()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class _Frame:
     """One [`observed`] context: an observer and the layers it sees."""
 
     observer: Observer
     names: dict[RetrievalParameters, str]
+    active: bool = True  # a thread or task that was started in the context may outlive it
 
 
 _FRAMES: contextvars.ContextVar[tuple[_Frame, ...]] = contextvars.ContextVar("observers", default=())
@@ -112,17 +111,45 @@ def observed(model: nn.Module, observer: Observer) -> Iterator[dict[str, Retriev
         raise ValueError(
             f"{type(model).__name__} has no layer that retrieves sparsely; convert it with to_sparse_hopfield."
         )
-    token = _FRAMES.set((*_FRAMES.get(), _Frame(observer, names)))
-    with ExitStack() as undo:
-        undo.callback(_FRAMES.reset, token)
-        if has_compiled_parts(model):
-            undo.enter_context(torch.compiler.set_stance("force_eager"))  # a compiled graph shows nothing
-        yield {name: parameters for parameters, name in names.items()}
+    frame = _Frame(observer, names)
+    _FRAMES.set((*_FRAMES.get(), frame))
+    try:
+        with _uncompiled() if has_compiled_parts(model) else nullcontext():
+            yield {name: parameters for parameters, name in names.items()}
+    finally:
+        frame.active = False
+        # contexts of generators need not end in the order in which they began
+        _FRAMES.set(tuple(other for other in _FRAMES.get() if other is not frame))
 
 
 def _layer_name(path: str) -> str:
     """Path of the layer that a [`RetrievalParameters`] at `path` belongs to."""
     return (path.rpartition(".")[0] or path).removesuffix(".association_core")
+
+
+class _Eager:
+    """Turns off compilation while models are observed. The switch of torch is global, so the observers are counted."""
+
+    lock = threading.Lock()
+    users = 0
+    stance: Any = None
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Run compiled models eagerly: a compiled graph shows nothing to an observer."""
+    with _Eager.lock:
+        if not _Eager.users:
+            _Eager.stance = torch.compiler.set_stance("force_eager")
+            _Eager.stance.__enter__()
+        _Eager.users += 1
+    try:
+        yield
+    finally:
+        with _Eager.lock:
+            _Eager.users -= 1
+            if not _Eager.users:
+                _Eager.stance.__exit__(None, None, None)
 
 
 def has_compiled_parts(model: nn.Module) -> bool:
@@ -177,14 +204,14 @@ class Look:
         backend: str = "auto",
         **options: Any,
     ) -> Any:
-        """As [`retrieve_with`], in view of the observers."""
+        """As [`retrieve_with`], while observed."""
         problem = canonical(RetrievalProblem(query, key, value, beta=factor, alpha=1.0, **options))
         self.show(problem)
         settings = self.chosen(query.device)
         if settings is None:
             problem, backend = dataclasses.replace(problem, steps=1), "auto"
         else:
-            beta, alpha = (_per_head(setting, problem) for setting in settings)
+            beta, alpha = (per_head(setting, problem) for setting in settings)
             problem = dataclasses.replace(problem, beta=problem.beta * beta, alpha=alpha)
         result = select_backend(problem, backend)[0].run(problem)
         return (result.output, result.weights) if problem.return_weights else result.output
@@ -202,7 +229,8 @@ def look_at(parameters: RetrievalParameters) -> Look | None:
     frames = _FRAMES.get()
     if not frames:
         return None
-    watching = [(frame.observer, frame.names[parameters]) for frame in frames if parameters in frame.names]
+    seen_by = [frame for frame in frames if frame.active and parameters in frame.names]
+    watching = [(frame.observer, frame.names[parameters]) for frame in seen_by]
     return Look(parameters, watching) if watching else None
 
 
@@ -255,99 +283,3 @@ def _unobserved() -> Iterator[None]:
         yield
     finally:
         _FRAMES.reset(token)
-
-
-def evaluate(
-    problem: RetrievalProblem, beta: Setting, alpha: Setting, return_weights: bool = False, backend: str = "auto"
-) -> RetrievalResult:
-    """
-    Solve an observed problem with other settings.
-
-    Args:
-        problem ([`RetrievalProblem`]): As an [`Observer`] sees it.
-        beta (`float` or `torch.Tensor` of shape `(heads,)`): Factor of the model's own scores.
-        alpha (`float` or `torch.Tensor` of shape `(heads,)`): Member of the entmax family.
-        return_weights (`bool`, *optional*, defaults to `False`): Also return the weights.
-        backend (`str`, *optional*, defaults to `"auto"`): Name of the backend.
-    """
-    beta, alpha = _per_head(beta, problem), _per_head(alpha, problem)
-    problem = dataclasses.replace(
-        problem, beta=problem.beta * beta, alpha=alpha, return_weights=return_weights, return_trace=False
-    )
-    return select_backend(problem, backend)[0].run(problem)
-
-
-def evaluate_weights(problem: RetrievalProblem, beta: Setting, alpha: Setting) -> torch.Tensor:
-    """The weights of an observed problem with other settings, `(batch, heads, queries, keys)`."""
-    weights = evaluate(problem, beta, alpha, return_weights=True, backend="reference").weights
-    assert weights is not None  # asked for
-    return weights
-
-
-def evaluate_dense(problem: RetrievalProblem, return_weights: bool = False) -> RetrievalResult:
-    """Solve an observed problem as the dense model does: softmax, one step."""
-    return evaluate(dataclasses.replace(problem, steps=1), 1.0, 1.0, return_weights)
-
-
-def _per_head(setting: Setting, problem: RetrievalProblem) -> Setting:
-    if not isinstance(setting, torch.Tensor):
-        return setting
-    return setting.to(problem.query.device).reshape(1, -1, 1, 1)
-
-
-def visible_keys(problem: RetrievalProblem) -> torch.Tensor:
-    """The number of keys that each query may attend to, `(batch, 1 or heads, queries)`; 0 for padding."""
-    batch, _, queries, _ = problem.query.shape
-    keys = problem.key.shape[2]
-    allowed = _allowed(problem)
-    if allowed is None:
-        return torch.full((batch, 1, queries), keys, device=problem.query.device)
-    allowed = allowed.expand(batch, -1, queries, keys)
-    count = allowed.sum(-1)
-    if queries == keys:  # in self-attention, a position that no query may attend to is padding
-        count = count * allowed.any(-2)
-    return count
-
-
-def _allowed(problem: RetrievalProblem) -> torch.Tensor | None:
-    allowed = visible(problem)
-    return None if allowed is None else allowed.reshape((1,) * (4 - allowed.ndim) + allowed.shape)
-
-
-def sampled(problem: RetrievalProblem, rows: int, generator: torch.Generator) -> tuple[RetrievalProblem, torch.Tensor]:
-    """
-    Some of the queries of a problem, the same in all heads.
-
-    Args:
-        problem ([`RetrievalProblem`]): The problem.
-        rows (`int`): The largest number of queries, counted over the batch.
-        generator (`torch.Generator`): Chooses them. On the CPU.
-
-    Returns:
-        `tuple`: The smaller problem, and its [`visible_keys`].
-    """
-    count = visible_keys(problem)
-    batch, _, queries, _ = problem.query.shape
-    if batch * queries <= rows:
-        return problem, count
-    samples = torch.randperm(batch, generator=generator)[:rows].sort().values
-    positions = torch.randperm(queries, generator=generator)[: max(1, rows // len(samples))].sort().values
-    samples, positions = samples.to(problem.query.device), positions.to(problem.query.device)
-
-    def pick(tensor: torch.Tensor) -> torch.Tensor:
-        tensor = tensor if tensor.shape[0] == 1 else tensor[samples]
-        return tensor if tensor.shape[2] == 1 else tensor[:, :, positions]
-
-    allowed = _allowed(problem)
-    smaller = dataclasses.replace(
-        problem,
-        query=pick(problem.query),
-        key=problem.key[samples],
-        value=problem.value[samples],
-        beta=pick(problem.beta) if isinstance(problem.beta, torch.Tensor) else problem.beta,
-        mask=None if allowed is None else pick(allowed),
-        bias=None if problem.bias is None else pick(problem.bias),
-        is_causal=False,
-        sliding_window=None,
-    )
-    return smaller, count[samples][:, :, positions]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .backends import RetrievalProblem, RetrievalResult, select_backend
+from .checks import check_flag, check_integer
 from .functional.checks import check_alpha, check_beta
 
 
@@ -112,25 +113,21 @@ def _check_number(name: str, value: float, least: float, most: float, meaning: s
 
 
 def _check_options(problem: RetrievalProblem) -> None:
-    if isinstance(problem.steps, bool) or not isinstance(problem.steps, int) or problem.steps < 1:
-        raise ValueError(f"steps must be an integer of at least 1 (1: ordinary attention), got {problem.steps!r}.")
+    check_integer("steps", problem.steps)
     largest = sys.float_info.max
     _check_number("tolerance", problem.tolerance, 0, largest, "a finite number of at least 0 (0: no row stops early)")
     _check_number("dropout", problem.dropout, 0, 1, "a probability in [0, 1]")
-    if not isinstance(problem.is_causal, bool):
-        raise TypeError(f"is_causal must be True or False, got {problem.is_causal!r}.")
+    check_flag("is_causal", problem.is_causal)
     if problem.scaling is not None:
         _check_number("scaling", problem.scaling, -largest, largest, "a finite float (tensors go into beta)")
     if problem.softcap is not None:
         _check_number("softcap", problem.softcap, sys.float_info.min, largest, "a positive finite float or None")
     window = problem.sliding_window
-    if window is not None:
-        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise ValueError(f"sliding_window must be an integer of at least 1 or None, got {window!r}.")
-        if not problem.is_causal:
-            raise ValueError(
-                f"sliding_window={window} needs is_causal=True; express a two-sided window as a boolean mask."
-            )
+    check_integer("sliding_window", window, optional=True)
+    if window is not None and not problem.is_causal:
+        raise ValueError(
+            f"sliding_window={window} needs is_causal=True; express a two-sided window as a boolean mask."
+        )
     heads = problem.query.shape[1]
     if problem.sinks is not None:
         if not isinstance(problem.sinks, torch.Tensor) or not problem.sinks.is_floating_point():

@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,6 +22,7 @@ LEARNED_ALPHA_MARGIN = 1e-3
 LEARNED_LOG_BETA_LIMIT = 20.0
 
 _NAMES = ("alpha", "beta")
+_PRECISE = (torch.float32, torch.float64)
 
 
 def per_head_values(name: str, value: float | Sequence[float] | torch.Tensor, num_heads: int) -> Numbers:
@@ -103,8 +105,6 @@ class RetrievalParameters(nn.Module):
 
     log_beta: nn.Parameter | None
     alpha_logit: nn.Parameter | None
-    fixed_alpha: torch.Tensor | None
-    fixed_beta: torch.Tensor | None
 
     def __init__(
         self,
@@ -121,8 +121,6 @@ class RetrievalParameters(nn.Module):
         self.learn_beta = bool(learn_beta)
         self.register_parameter("log_beta", nn.Parameter(torch.empty(num_heads)) if learn_beta else None)
         self.register_parameter("alpha_logit", nn.Parameter(torch.empty(num_heads)) if learn_alpha else None)
-        for name in _NAMES:
-            self.register_buffer(f"fixed_{name}", None, persistent=False)
         self._configured: dict[str, Numbers] = {}
         self._set({"alpha": alpha, "beta": beta}, (), None)
 
@@ -156,8 +154,8 @@ class RetrievalParameters(nn.Module):
         for name in checked:
             if name in as_tensors or isinstance(checked[name], tuple):
                 self._write_buffer(name, device)
-            else:
-                setattr(self, f"fixed_{name}", None)
+            elif self._buffer(name) is not None:
+                delattr(self, f"fixed_{name}")
             self._write_learned(name)
 
     def configured(self, name: str) -> Numbers:
@@ -179,7 +177,7 @@ class RetrievalParameters(nn.Module):
         for name, learned in (("beta", "log_beta"), ("alpha", "alpha_logit")):
             if learned not in keep:
                 self._write_learned(name)
-            if getattr(self, f"fixed_{name}") is not None:
+            if self._buffer(name) is not None:
                 self._write_buffer(name)
 
     def _write_learned(self, name: str) -> None:
@@ -195,13 +193,17 @@ class RetrievalParameters(nn.Module):
     def _write_buffer(self, name: str, device: torch.device | None = None) -> None:
         if getattr(self, f"learn_{name}"):
             return
-        old = getattr(self, f"fixed_{name}")
-        if old is not None and old.dtype in (torch.float32, torch.float64):
+        old = self._buffer(name)
+        if old is not None and old.dtype in _PRECISE and not old.is_inference():
             # in place: a compiled model keeps the tensor
             old.copy_(self._head_tensor(name, old.device, old.dtype))
         else:
             device = device if old is None else old.device
-            setattr(self, f"fixed_{name}", self._head_tensor(name, device, torch.float32))
+            tensor = self._head_tensor(name, device, torch.float32)
+            self.register_buffer(f"fixed_{name}", tensor, persistent=False)
+
+    def _buffer(self, name: str) -> torch.Tensor | None:
+        return self._buffers.get(f"fixed_{name}")
 
     def _head_tensor(self, name: str, device: torch.device | None, dtype: torch.dtype) -> torch.Tensor:
         value = self._configured[name]
@@ -209,13 +211,22 @@ class RetrievalParameters(nn.Module):
         return torch.tensor(values, dtype=dtype, device=device)
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "RetrievalParameters":
-        before = {name: getattr(self, f"fixed_{name}") for name in _NAMES}
+        before = {name: self._buffer(name) for name in _NAMES}
         super()._apply(fn, recurse)
         for name, old in before.items():
             # `.half()` rounds, and `.to_empty()` leaves garbage: write the numbers again
-            if old is not None and getattr(self, f"fixed_{name}") is not old:
+            if self._buffer(name) is not old:
                 self._write_buffer(name)
         return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, *args)
+        for name in _NAMES:
+            buffer, loaded = self._buffer(name), next(iter(state_dict.values()), None)
+            # built on the meta device: loading with `assign=True` replaces saved tensors only
+            if buffer is not None and buffer.is_meta and isinstance(loaded, torch.Tensor):
+                tensor = self._head_tensor(name, loaded.device, buffer.dtype)
+                self.register_buffer(f"fixed_{name}", tensor, persistent=False)
 
     def forward(self, dtype: torch.dtype = torch.float32) -> tuple[float | torch.Tensor, float | torch.Tensor]:
         """
@@ -234,16 +245,17 @@ class RetrievalParameters(nn.Module):
             log_beta = _at_least_float32(self.log_beta)
             beta: float | torch.Tensor = log_beta.clamp(-LEARNED_LOG_BETA_LIMIT, LEARNED_LOG_BETA_LIMIT).exp()
         else:
-            beta = self._fixed("beta", self.fixed_beta, dtype)
+            beta = self._fixed("beta", dtype)
         if self.alpha_logit is not None:
             return beta, 1.0 + torch.sigmoid(_at_least_float32(self.alpha_logit))
-        return beta, self._fixed("alpha", self.fixed_alpha, dtype)
+        return beta, self._fixed("alpha", dtype)
 
-    def _fixed(self, name: str, buffer: torch.Tensor | None, dtype: torch.dtype) -> float | torch.Tensor:
+    def _fixed(self, name: str, dtype: torch.dtype) -> float | torch.Tensor:
+        buffer = self._buffer(name)
         if buffer is None:
             return self._configured[name]  # type: ignore[return-value]  # a tuple always has a buffer
-        if dtype == torch.float64 != buffer.dtype:
-            return self._head_tensor(name, buffer.device, dtype)
+        if dtype == torch.float64 != buffer.dtype or buffer.dtype not in _PRECISE:  # FSDP may round buffers
+            return self._head_tensor(name, buffer.device, torch.promote_types(dtype, torch.float32))
         # DistributedDataParallel copies rank 0's buffers in place before each forward. `.data` hides that from autograd,
         # which would otherwise refuse the backward pass of an earlier forward. A traced graph has no such copies.
         return buffer if torch.compiler.is_compiling() else buffer.data

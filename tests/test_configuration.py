@@ -264,3 +264,11 @@ def test_numbers_from_arrays():
 
     assert SparseHopfieldConfig(beta=torch.tensor([1.0, 2.0])).beta == [1.0, 2.0]
     assert SparseHopfieldConfig(alpha=torch.tensor(1.5)).alpha == 1.5
+
+
+def test_replace_makes_a_new_configuration():
+    config = SparseHopfieldConfig(alpha=1.5, overrides={0: {"beta": 2.0}})
+    assert config.replace(alpha=2.0) == SparseHopfieldConfig(overrides={0: {"beta": 2.0}})
+    assert config.alpha == 1.5
+    with pytest.raises(ValueError, match="unknown keys"):
+        config.replace(gamma=1.0)

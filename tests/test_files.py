@@ -1,14 +1,18 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+import json
 import os
 import signal
 import stat
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from hf_sparse_hopfield import files
-from hf_sparse_hopfield.files import check_output, new_directory, new_file, write_text
+from hf_sparse_hopfield.files import check_output, new_directory, new_file, write_json, write_text
 
 from .leftovers import leftovers
 
@@ -125,3 +129,36 @@ def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path):
         first.write_text("first")
         second.write_text("second")
     assert (tmp_path / "a").read_text() == "first" and leftovers(tmp_path) == []
+
+
+def test_an_existing_file_keeps_its_permissions(tmp_path):
+    path = tmp_path / "secret.json"
+    path.write_text("{}")
+    path.chmod(0o600)
+    write_json(path, {"a": 1})
+    assert json.loads(path.read_text()) == {"a": 1} and path.stat().st_mode & 0o777 == 0o600
+
+
+def test_pipes_are_written_to_and_not_replaced(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(path.read_text()))
+    reader.start()
+    write_text(path, "through the pipe")
+    reader.join()
+    assert received == ["through the pipe"] and stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_standard_output_is_written_to_when_it_is_a_file(tmp_path):
+    with (tmp_path / "log").open("w") as log:
+        code = "print('first', flush=True); from hf_sparse_hopfield.files import write_text; write_text('/dev/stdout', 'x')"
+        subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
+        log.write("y")
+    assert (tmp_path / "log").stat().st_nlink == 1 and list(tmp_path.iterdir()) == [tmp_path / "log"]
+    assert "y" in (tmp_path / "log").read_text()  # the same file is still open
+
+
+def test_a_directory_is_refused(tmp_path):
+    with pytest.raises(IsADirectoryError, match="must be a file"):
+        write_text(tmp_path, "x")

@@ -1,21 +1,15 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Observers see what layers retrieve and choose their settings, in threads and nested, and leave nothing behind."""
 
+import contextvars
 import threading
 
 import pytest
 import torch
 
 from hf_sparse_hopfield import SparseHopfield, to_sparse_hopfield
-from hf_sparse_hopfield.observation import (
-    Observer,
-    OwnSettings,
-    evaluate,
-    evaluate_dense,
-    look_at,
-    observed,
-    sampled,
-)
+from hf_sparse_hopfield.observation import Observer, OwnSettings, look_at, observed
+from hf_sparse_hopfield.observed_problems import evaluate
 from hf_sparse_hopfield.retrieval_parameters import RetrievalParameters
 
 from .tiny_models import tiny_inputs, tiny_model, tiny_output
@@ -66,25 +60,6 @@ def test_observed_problem_solves_to_what_the_module_computes(name):
     result = evaluate(problem, 0.7, 1.5, return_weights=True)
     torch.testing.assert_close(result.weights, expected, rtol=1e-4, atol=1e-5)
     assert problem.value.shape[-1] == 8  # the values were found, also behind a plain matrix product
-
-
-def test_sampled_rows_are_rows_of_the_whole():
-    model = to_sparse_hopfield(tiny_model("llama"))
-    recorder = Recorder()
-    with observed(model, recorder):
-        tiny_output(model, tiny_inputs("llama", batch=3))
-    problem = next(iter(recorder.problems.values()))
-    smaller, visible = sampled(problem, 6, torch.Generator().manual_seed(0))
-    assert smaller.query.shape[0] * smaller.query.shape[2] <= 6
-    whole = evaluate_dense(problem, return_weights=True).weights.flatten(0, 0)
-    rows = evaluate_dense(smaller, return_weights=True).weights
-    for sample, row in ((s, r) for s in range(rows.shape[0]) for r in range(rows.shape[2])):
-        assert any(
-            torch.allclose(whole[s, :, r], rows[sample, :, row], atol=1e-6)
-            for s in range(whole.shape[0])
-            for r in range(whole.shape[2])
-        )
-        assert int(visible[sample, 0, row]) == int((rows[sample, 0, row] > 0).sum())
 
 
 @pytest.mark.parametrize("name", ["bert", "mpnet"])
@@ -190,3 +165,50 @@ def test_a_dense_model_is_refused():
     with pytest.raises(ValueError, match="BertForMaskedLM has no layer that retrieves sparsely"):
         with observed(tiny_model("bert"), Observer()):
             pass
+
+
+def test_contexts_of_generators_end_in_any_order():
+    model = to_sparse_hopfield(tiny_model("bert"), {"alpha": 2.0, "beta": 3.0})
+    inputs = tiny_inputs("bert")
+    sparse = tiny_output(model, inputs)
+
+    def steps(observer):
+        with observed(model, observer):
+            yield
+
+    first, second = steps(Observer()), steps(Observer())
+    next(first), next(second)
+    first.close()
+    second.close()
+    torch.testing.assert_close(tiny_output(model, inputs), sparse)
+
+
+def test_what_outlives_the_context_is_not_observed():
+    model = to_sparse_hopfield(tiny_model("bert"), {"alpha": 2.0, "beta": 3.0})
+    inputs = tiny_inputs("bert")
+    sparse = tiny_output(model, inputs)
+    with observed(model, Observer()):
+        inherited = contextvars.copy_context()
+    torch.testing.assert_close(inherited.run(tiny_output, model, inputs), sparse)
+
+
+def test_observing_compiled_models_in_threads_leaves_compilation_on():
+    model = to_sparse_hopfield(tiny_model("bert"))
+    model.compile(backend="eager")
+    inside, leave = threading.Barrier(2), threading.Event()
+
+    def observe():
+        with observed(model, Observer()):
+            inside.wait()
+            leave.wait()
+
+    thread = threading.Thread(target=observe)
+    with observed(model, Observer()):
+        thread.start()
+        inside.wait()
+    leave.set()
+    thread.join()
+    seen = []
+    function = torch.compile(lambda x: seen.append(torch.compiler.is_compiling()) or x + 1, backend="eager")
+    function(torch.ones(2))
+    assert seen == [True]

@@ -148,3 +148,34 @@ def test_a_backward_pass_survives_a_copy_into_the_buffers():
     parameters.fixed_beta.copy_(parameters.fixed_beta.clone())
     output.backward()
     assert scores.grad is not None
+
+
+def test_buffers_rounded_from_outside_do_not_count():
+    """FSDP casts buffers by assigning `.data`."""
+    parameters = RetrievalParameters(2, beta=[1.1, 1.7])
+    parameters.fixed_beta.data = parameters.fixed_beta.to(torch.bfloat16)
+    torch.testing.assert_close(parameters.beta, torch.tensor([1.1, 1.7]))
+
+
+def test_loading_into_a_module_built_on_the_meta_device():
+    with torch.device("meta"):
+        parameters = RetrievalParameters(2, alpha=[1.1, 1.7], learn_beta=True)
+    saved = RetrievalParameters(2, alpha=[1.1, 1.7], beta=2.0, learn_beta=True).state_dict()
+    parameters.load_state_dict(saved, assign=True)
+    beta, alpha = parameters()
+    torch.testing.assert_close(beta, torch.tensor([2.0, 2.0]))
+    torch.testing.assert_close(alpha, torch.tensor([1.1, 1.7]))
+
+
+def test_values_made_in_inference_mode_can_be_set_later():
+    with torch.inference_mode():
+        parameters = RetrievalParameters(2, beta=[1.0, 2.0])
+    parameters.set(beta=[3.0, 4.0])
+    assert parameters.beta.tolist() == [3.0, 4.0]
+
+
+def test_offloaded_buffers():
+    accelerate = pytest.importorskip("accelerate")
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), RetrievalParameters(2, alpha=[1.1, 1.7]))
+    accelerate.cpu_offload(module, execution_device="cpu", offload_buffers=True)
+    torch.testing.assert_close(module[1]()[1], torch.tensor([1.1, 1.7]))

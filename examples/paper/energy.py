@@ -25,7 +25,8 @@ from hf_sparse_hopfield import HopfieldMemory, to_sparse_hopfield
 from hf_sparse_hopfield.backends import RetrievalProblem, RetrievalResult, reference
 from hf_sparse_hopfield.demo.text import TEXT
 from hf_sparse_hopfield.functional import retrieval_errors, separation, sphere_radius
-from hf_sparse_hopfield.observation import Observer, observed, sampled
+from hf_sparse_hopfield.observation import Observer, observed
+from hf_sparse_hopfield.observed_problems import sampled
 from hf_sparse_hopfield.sample_inputs import text_batches
 
 

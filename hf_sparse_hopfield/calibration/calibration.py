@@ -16,7 +16,8 @@ from ..integration.convert import to_sparse_hopfield
 from ..integration.model_settings import apply_settings
 from ..integration.sites import Site, attention_sites, number_of_heads, shortened
 from ..model_running import Batch, evaluating, on_device
-from ..observation import Setting, observed
+from ..observation import observed
+from ..observed_problems import Setting
 from .budget import Budget
 from .head_search import Choice, HeadSearch
 from .recipe import CalibrationOptions, Refinement
@@ -84,7 +85,11 @@ def calibrate(
     ```
     """
     start = time.monotonic()
+    if not isinstance(options, CalibrationOptions | None):
+        raise TypeError(f"options must be CalibrationOptions or None, got {options!r}; give single options by name.")
     options = (options or CalibrationOptions()).replaced(overrides)
+    if isinstance(batches, Sized) and not len(batches):
+        raise ValueError("batches is empty: there is nothing to calibrate on.")
     if (options.refines or options.budget is not None) and iter(batches) is batches:
         raise TypeError(
             "batches is an iterator, which can be read only once, but refinement and a budget read it again: give a list or "
@@ -247,7 +252,7 @@ def planned_refinement(model: PreTrainedModel, options: CalibrationOptions) -> R
 
 class _First:
     """
-    The first few of some batches, as often as they are read.
+    The first `count` batches. Can be iterated more than once.
 
     Args:
         batches (iterable of `dict`): The batches.
@@ -287,7 +292,7 @@ def _alphas_to_try(site: Site, options: CalibrationOptions) -> list[Setting]:
 
 
 def _identity(model: PreTrainedModel, search: HeadSearch) -> dict[str, str]:
-    """Return what tells one search from another. `max_error` matters only if later layers see what was chosen."""
+    """The options and weights that identify a search. `max_error` matters only if later layers see what was chosen."""
     names = (*_IDENTIFYING, "max_error") if search.options.layerwise else _IDENTIFYING
     values = {name: getattr(search.options, name) for name in names}
     values |= {"alpha": search.alphas, "heads": search.per_head}

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 
 from ..backends import RetrievalProblem, RetrievalResult
-from ..observation import Observer, Setting, evaluate, evaluate_dense, sampled
+from ..observation import Observer
+from ..observed_problems import Setting, evaluate, evaluate_dense, sampled
 from ..retrieval_parameters import RetrievalParameters
 from .recipe import CalibrationOptions
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..checks import check_choice, check_integer, check_number, is_number
+from ..checks import check_choice, check_flag, check_integer, check_number, is_number
 
 
 OBJECTIVES = ("output", "kl", "support")
@@ -25,7 +25,7 @@ class Refinement(NamedTuple):
 
 
 REFINEMENT = Refinement(32, 0.05)
-# Sparsemax starts further from the dense model and has further to go.
+# Sparsemax starts further from the dense model, so it needs more steps.
 SPARSEMAX_REFINEMENT = Refinement(64, 0.1)
 _SPARSEMAX_ABOVE = 1.75
 
@@ -149,6 +149,10 @@ class CalibrationOptions:
             check_integer(name, getattr(self, name), least, optional=name != "rows")
         for name in ("learning_rate", "max_error", "budget"):
             check_number(name, getattr(self, name), positive=True, optional=name != "max_error")
+        check_flag("layerwise", self.layerwise)
+        check_integer("seed", self.seed, least=0)
+        if self.learning_rate is not None and not self.refines:
+            raise ValueError(f"learning_rate={self.learning_rate} is for refinement, which these options leave out.")
 
     def _check_alpha(self) -> None:
         if self.alpha not in (None, "search") and not (is_number(self.alpha) and 1 <= self.alpha <= 2):
@@ -168,7 +172,7 @@ class CalibrationOptions:
             )
         if (self.objective == "support") != (self.target_support is not None):
             raise ValueError(
-                "target_support goes with objective='support', got "
+                "target_support is required with objective='support' and not allowed otherwise, got "
                 f"target_support={self.target_support}, objective={self.objective!r}."
             )
         if self.target_support is not None and not (is_number(self.target_support) and 0 < self.target_support < 1):

@@ -13,7 +13,8 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from ..model_running import Batch, evaluating, main_output, on_device
-from ..observation import Observer, Setting, observed
+from ..observation import Observer, observed
+from ..observed_problems import Setting
 from ..retrieval_parameters import RetrievalParameters
 from .comparison import divergence
 from .head_search import Choice

@@ -47,7 +47,7 @@ class Record:
             )
 
     def check_first_batch(self, batch: Mapping[str, Any]) -> None:
-        """Refuse other data than before, as seen by the first batch: an iterator does not show more in advance."""
+        """Refuse data whose first batch differs. An iterator cannot be read ahead."""
         if self.path is None:
             return
         fingerprint = batch_fingerprint(batch)

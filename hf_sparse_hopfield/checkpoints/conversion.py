@@ -15,6 +15,7 @@ from ..calibration.report import CalibrationReport
 from ..configuration import SparseHopfieldConfig
 from ..files import check_output
 from ..hub.cards import CARD_FILE, model_card
+from ..integration.binding import is_converted
 from ..integration.convert import to_dense, to_sparse_hopfield
 from ..integration.sites import attention_sites
 from ..integration.upstream import ATTENTION_NAME
@@ -74,10 +75,10 @@ def convert_checkpoint(
 
     ```
     """
-    check_output(output, overwrite, source=source)  # before hours of work, not after
+    check_output(output, overwrite, source=source)  # fail early
     model = load_model(source, **load_options)
     tokenizer = load_tokenizer(source, **{k: v for k, v in load_options.items() if k == "gguf_file"})
-    if not hasattr(type(model), "base_model_class"):
+    if not is_converted(model):
         model = to_sparse_hopfield(model, config)
     elif config is not None:
         raise ValueError(
@@ -123,9 +124,9 @@ def dense_checkpoint(
     Returns:
         `dict`: `model` (the name of its class), and with verification `difference`, as for [`convert_checkpoint`].
     """
-    check_output(output, overwrite, source=source)  # before hours of work, not after
+    check_output(output, overwrite, source=source)  # fail early
     model, tokenizer = load_model(source), load_tokenizer(source)
-    if not hasattr(type(model), "base_model_class"):
+    if not is_converted(model):
         raise ValueError(f"{source!r} is already dense ({type(model).__name__}).")
     _forget_path(model)
     holder = [to_dense(model)]

@@ -176,6 +176,16 @@ def make_batches(arguments: argparse.Namespace, model: Any, tokenizer: Any, coun
 
 
 def check_file(path: str | None) -> None:
-    """Refuse a file whose directory does not exist, before any work."""
-    if path is not None and not Path(path).absolute().parent.is_dir():
+    """Refuse a file that cannot be written, before any work."""
+    if path is None:
+        return
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path!r} cannot be written: it is a directory.")
+    if not Path(path).absolute().parent.is_dir():
         raise FileNotFoundError(f"{path!r} cannot be written: there is no directory {str(Path(path).parent)!r}.")
+
+
+def check_text(arguments: argparse.Namespace) -> None:
+    """Refuse a `--text` that does not exist, before any work."""
+    if arguments.text is not None and not Path(arguments.text).is_file():
+        raise FileNotFoundError(f"--text {arguments.text!r} is not a file.")

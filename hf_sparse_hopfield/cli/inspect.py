@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..extras import require
 from ..files import new_file
-from .arguments import add_input_arguments, check_file, input_options, make_batches, show_progress
+from .arguments import add_input_arguments, check_file, check_text, input_options, make_batches, show_progress
 from .output import console
 
 
@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     for path in (arguments.png, arguments.html):
         check_file(path)
+    check_text(arguments)
     model, tokenizer = load_model(arguments.source), load_tokenizer(arguments.source)
     if not has_bound_attention(model):
         model = to_sparse_hopfield(model, {"alpha": 1.0 if arguments.alpha is None else arguments.alpha})

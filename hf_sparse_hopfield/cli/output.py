@@ -11,7 +11,7 @@ from typing import Any
 
 from ..calibration.recipe import usual_batches
 from ..extras import require
-from .arguments import calibration_options, check_push, make_batches, show_progress
+from .arguments import calibration_options, check_push, check_text, make_batches, show_progress
 
 
 def write_checkpoint(arguments: argparse.Namespace, convert: Callable[..., dict[str, Any]], **options: Any) -> None:
@@ -36,7 +36,7 @@ def write_checkpoint(arguments: argparse.Namespace, convert: Callable[..., dict[
 
 def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, **load_options: Any) -> None:
     """
-    Convert or calibrate a checkpoint as the arguments say, and show the result.
+    Convert or calibrate a checkpoint according to the arguments, and show the result.
 
     Args:
         arguments (`argparse.Namespace`): With those of all groups above.
@@ -47,6 +47,7 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
     from ..checkpoints.conversion import convert_checkpoint
 
     check_push(arguments)
+    check_text(arguments)
     calibration: dict[str, Any] = {}
     if arguments.text is not None or arguments.random:
         options = calibration_options(arguments)

@@ -8,7 +8,8 @@ from torch import nn
 
 from ..backends import RetrievalProblem
 from ..model_running import evaluating, on_device
-from ..observation import OwnSettings, evaluate_weights, observed
+from ..observation import OwnSettings, observed
+from ..observed_problems import evaluate_weights
 from ..retrieval_parameters import RetrievalParameters
 
 

@@ -11,8 +11,10 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from ..backends import RetrievalProblem
+from ..checks import check_integer
 from ..model_running import batch_size, evaluating, on_device
-from ..observation import OwnSettings, evaluate_weights, observed, sampled
+from ..observation import OwnSettings, observed
+from ..observed_problems import evaluate_weights, sampled
 from ..retrieval_parameters import RetrievalParameters
 
 
@@ -65,9 +67,10 @@ class SparsityReport:
 
 
 class _Counter(OwnSettings):
-    """Sums over rows, head by head. Weights are not kept, so the batches may be many."""
+    """Sums over rows, head by head: memory does not grow with the number of batches."""
 
     def __init__(self, rows: int, seed: int) -> None:
+        check_integer("rows", rows)
         self.rows = rows
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters: dict[str, RetrievalParameters] = {}
@@ -120,7 +123,7 @@ class _Counter(OwnSettings):
 def _count(
     model: nn.Module, batches: Iterable[dict[str, Any]], counter: _Counter, progress: bool = False
 ) -> float | None:
-    """Run the model in view of the counter; returns its mean loss if the batches have labels."""
+    """Run the model, observed by the counter; returns its mean loss if the batches have labels."""
     total, samples = 0.0, 0
     with evaluating(model), observed(model, counter) as counter.parameters:
         for batch in tqdm(batches, desc="inspecting", disable=not progress):

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..checks import is_integer
 from .checks import check_alpha
 
 
@@ -205,7 +206,7 @@ def _prepare(
         )
     if scores.ndim == 0:
         raise ValueError("scores must have at least one dimension, got a scalar.")
-    if isinstance(dim, bool) or not isinstance(dim, int) or not -scores.ndim <= dim < scores.ndim:
+    if not is_integer(dim) or not -scores.ndim <= dim < scores.ndim:
         raise ValueError(f"dim={dim!r} is not a dimension of scores of shape {tuple(scores.shape)}.")
     check_alpha(alpha)
     if mask is not None:

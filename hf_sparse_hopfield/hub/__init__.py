@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The Hugging Face Hub: model cards, and pushing models with them.
 
-- `cards.py`: the card of a model, with its `metadata.py`, `tables.py` and `support.py` (support sizes and their plot)
-- `push.py`: uploads
+- `cards.py`: the card of a model, with its `metadata.py`, `tables.py` and `support_plot.py`
+- `push.py`: uploads; `trainer_push.py`: those of the Trainer; `push_errors.py`: errors that say how to continue
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from ..lazy import lazy_names
 
 
 _MODULE_OF = {
-    "PushError": "push",
+    "PushError": "push_errors",
     "SparseModelCard": "cards",
     "model_card": "cards",
     "push_folder": "push",
@@ -24,7 +24,8 @@ __all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
     from .cards import SparseModelCard, model_card
-    from .push import PushError, push_folder, push_model
+    from .push import push_folder, push_model
+    from .push_errors import PushError
     from .support_plot import support_sizes
     from .tables import settings_table
 

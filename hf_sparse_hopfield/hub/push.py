@@ -6,57 +6,19 @@ sparse models only. A checkpoint is uploaded in one commit: all of it or nothing
 where they are, and the error names the command that uploads them.
 """
 
-import functools
 import os
-import shlex
 import shutil
 import tempfile
-import weakref
-from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from huggingface_hub import CommitInfo, HfApi, ModelCard
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    HfHubHTTPError,
-    HTTPError,
-    LocalTokenNotFoundError,
-    OfflineModeIsEnabled,
-)
+from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedModel
-from transformers.utils import logging
 
 from ..files import write_text
-from ..integration.binding import has_sparse_retrieval
-from ..integration.upstream import wrap_trainer
-from .cards import CARD_FILE, UNKNOWN_REPOSITORY, SparseModelCard, model_card, settings_table
-
-
-if TYPE_CHECKING:
-    from transformers import Trainer
-
-__all__ = [
-    "PushError",
-    "SparseModelCard",
-    "model_card",
-    "push_folder",
-    "push_model",
-    "settings_table",
-    "wrap_trainer",
-]
-
-logger = logging.get_logger(__name__)
-
-_NO_CHECKPOINTS = ("_*", "checkpoint-*")  # the patterns that the Trainer ignores
-_SAMPLES = 8
-_HUB_ERRORS = (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled)
-
-
-class PushError(OSError):
-    """A failed push. The message gives the reason, where the files are, and how to try again."""
+from .cards import CARD_FILE, UNKNOWN_REPOSITORY, model_card
+from .push_errors import NO_CHECKPOINTS, PushError, explained
 
 
 def push_folder(
@@ -82,7 +44,7 @@ def push_folder(
     Returns:
         `str`: URL of the commit.
     """
-    with _explained(repo_id, folder=folder, private=private, revision=revision):
+    with explained(repo_id, folder=folder, private=private, revision=revision):
         repo_id = HfApi().create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
         _name_repository(Path(folder, CARD_FILE), repo_id)
         return str(_upload(folder, repo_id, token=token, revision=revision, commit_message=commit_message))
@@ -124,7 +86,7 @@ def push_model(
     ```
     """
     tags = [tags] if isinstance(tags, str) else tags
-    with _explained(repo_id, retry="nothing was written yet; call push_to_hub again"):
+    with explained(repo_id, retry="nothing was written yet; call push_to_hub again"):
         repo_id = HfApi().create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
         existing = _existing_card(repo_id, token)
     # Kept if the upload fails, because the model may exist nowhere else.
@@ -133,7 +95,7 @@ def push_model(
         model.save_pretrained(folder, max_shard_size=max_shard_size)
         tags = [*(model.model_tags or []), *(tags or [])]
         model_card(model, repo_id=repo_id, tags=tags, into=existing, **card).save(folder / CARD_FILE)
-        with _explained(repo_id, folder=folder, private=private, revision=revision, create_pr=create_pr):
+        with explained(repo_id, folder=folder, private=private, revision=revision, create_pr=create_pr):
             commit = _upload(
                 folder,
                 repo_id,
@@ -173,7 +135,7 @@ def push_saved(
         private, token, revision, create_pr, commit_message: As for `PreTrainedModel.push_to_hub`.
     """
     repo_id = repo_id or Path(folder).absolute().name
-    with _explained(repo_id, folder=folder, private=private, revision=revision, create_pr=create_pr):
+    with explained(repo_id, folder=folder, private=private, revision=revision, create_pr=create_pr):
         repo_id = HfApi().create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
         card = model_card(model, repo_id=repo_id, tags=model.model_tags, into=_existing_card(repo_id, token))
         card.save(Path(folder, CARD_FILE))
@@ -185,7 +147,7 @@ def _upload(folder: str | os.PathLike, repo_id: str, **options: Any) -> CommitIn
     api, revision = HfApi(), options.get("revision")
     if revision is not None and not revision.startswith("refs/pr"):
         api.create_branch(repo_id, branch=revision, token=options.get("token"), exist_ok=True)
-    patterns = list(_NO_CHECKPOINTS)
+    patterns = list(NO_CHECKPOINTS)
     return api.upload_folder(repo_id=repo_id, folder_path=os.fspath(folder), ignore_patterns=patterns, **options)
 
 
@@ -204,198 +166,3 @@ def _name_repository(card: Path, repo_id: str) -> None:
     text = card.read_text(encoding="utf-8")
     if UNKNOWN_REPOSITORY in text:
         write_text(card, text.replace(UNKNOWN_REPOSITORY, repo_id))
-
-
-def _upload_command(
-    repo_id: str,
-    folder: str | os.PathLike,
-    private: bool | None = None,
-    revision: str | None = None,
-    create_pr: bool = False,
-) -> str:
-    parts = ["hf", "upload", repo_id, os.fspath(Path(folder).absolute()), "."]
-    parts += ["--private"] if private else []
-    parts += ["--revision", revision] if revision else []
-    parts += ["--create-pr"] if create_pr else []
-    for pattern in _NO_CHECKPOINTS:
-        parts += ["--exclude", pattern] if any(Path(folder).glob(pattern)) else []
-    return f"the files in {os.fspath(folder)!r} are complete; upload them with\n  {shlex.join(parts)}"
-
-
-@contextmanager
-def _explained(repo_id: str, retry: str | None = None, **upload: Any) -> Iterator[None]:
-    """
-    Turn errors of the Hub into a [`PushError`] that says what to do.
-
-    Args:
-        repo_id (`str`): The repository.
-        retry (`str`, *optional*): How to try again. By default, with the command that uploads the folder.
-        **upload: Arguments of [`_upload_command`], if there is a folder to upload.
-    """
-    try:
-        yield
-    except PushError:
-        raise
-    except (HTTPError, OSError, RuntimeError) as error:
-        causes = list(_causes(error))
-        if not any(isinstance(cause, _HUB_ERRORS) for cause in causes):
-            raise
-        root = causes[-1]
-        status = root.response.status_code if isinstance(root, HfHubHTTPError) else None
-        reason = _one_line(root)
-        owner = f"for {repo_id.split('/')[0]!r}" if "/" in repo_id else "of yours"
-        if status == 401:
-            cure = "The token is missing or not accepted: log in with `hf auth login` or set HF_TOKEN."
-        elif status == 403:
-            cure = f"The token has no write access: use one with write permission {owner}, or another name."
-        else:
-            cure = "If the connection was lost, try again."
-        retry = retry or _upload_command(repo_id, **upload)
-        raise PushError(f"pushing to {repo_id!r} failed: {reason}\n{cure} Nothing is lost: {retry}") from error
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its causes, down to the answer of the Hub, which huggingface_hub wraps for single files."""
-    while error is not None:
-        yield error
-        if isinstance(error, HfHubHTTPError):
-            return
-        error = error.__cause__
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-# ---- Called by the methods of the Trainer that integration/upstream.py wraps ----
-
-
-def _sparse_model_of(trainer: "Trainer") -> PreTrainedModel | None:
-    model = trainer.accelerator.unwrap_model(trainer.model) if hasattr(trainer, "accelerator") else trainer.model
-    return model if isinstance(model, PreTrainedModel) and has_sparse_retrieval(model) else None
-
-
-def _repository_of(trainer: "Trainer") -> str:
-    return trainer.hub_model_id or trainer.args.hub_model_id or _output_folder(trainer).absolute().name
-
-
-def _output_folder(trainer: "Trainer") -> Path:
-    return Path(cast(str, trainer.args.output_dir))  # TrainingArguments replaces None by a default
-
-
-@contextmanager
-def trainer_repository_errors(trainer: "Trainer") -> Iterator[None]:
-    """
-    Explain a Hub error while the Trainer creates its repository, before any training.
-
-    Args:
-        trainer ([`~transformers.Trainer`]): The Trainer. Errors of a dense model are left as they are.
-    """
-    if _sparse_model_of(trainer) is None:
-        yield
-        return
-    retry = "nothing was written yet; try again, or train without pushing and push later"
-    with _explained(_repository_of(trainer), retry=retry):
-        yield
-
-
-@contextmanager
-def trainer_push_errors(trainer: "Trainer", revision: str | None = None) -> Iterator[None]:
-    """
-    Explain a Hub error while the Trainer pushes.
-
-    Args:
-        trainer ([`~transformers.Trainer`]): The Trainer. Errors of a dense model are left as they are.
-        revision (`str`, *optional*, defaults to `trainer.args.hub_revision`): The branch.
-    """
-    if _sparse_model_of(trainer) is None:
-        yield
-        return
-    arguments = trainer.args
-    with _explained(
-        _repository_of(trainer),
-        folder=_output_folder(trainer),
-        private=arguments.hub_private_repo,
-        revision=revision or arguments.hub_revision,
-    ):
-        yield
-
-
-def complete_trainer_card(trainer: "Trainer") -> None:
-    """
-    Add the section about sparse retrieval to the card that the Trainer has written.
-
-    Args:
-        trainer ([`~transformers.Trainer`]): The Trainer. The card of a dense model is left as it is.
-    """
-    model = _sparse_model_of(trainer)
-    if model is None or not trainer.is_world_process_zero():
-        return
-    path = _output_folder(trainer) / CARD_FILE
-    written = ModelCard.load(path, ignore_metadata_errors=True)
-    try:
-        card = model_card(model, repo_id=trainer.hub_model_id, into=written, batches=_counting_batches(trainer))
-    # Anything may be wrong with a batch made here. The model was trained without it, and is pushed without it.
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        logger.warning(
-            "The model card has no support sizes: counting them on the Trainer's data failed with %r", error
-        )
-        card = model_card(model, repo_id=trainer.hub_model_id, into=written)
-    card.save(path)
-
-
-def _counting_batches(trainer: "Trainer") -> list[dict[str, Any]] | None:
-    """A few samples of the Trainer's data to count support sizes on; `None` where one process alone cannot do that."""
-    from ..training.sparsity_logging import first_samples, own_random_numbers
-
-    dataset = trainer.eval_dataset if trainer.eval_dataset is not None else trainer.train_dataset
-    dataset = next(iter(dataset.values())) if isinstance(dataset, dict) else dataset
-    indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
-    if dataset is None or not indexed or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
-        return None
-    with own_random_numbers(trainer.args.seed):
-        return [first_samples(trainer.get_test_dataloader(dataset), _SAMPLES)]
-
-
-def copy_remote_code(trainer: "Trainer", checkpoint_folder: str | os.PathLike) -> None:
-    """
-    Copy the remote code of a checkpoint to the folder that the Trainer pushes. The Trainer copies files it knows by name.
-
-    Args:
-        trainer ([`~transformers.Trainer`]): The Trainer. A dense model has no remote code.
-        checkpoint_folder (`str`): The checkpoint.
-    """
-    if _sparse_model_of(trainer) is not None and trainer.is_world_process_zero():
-        for file in Path(checkpoint_folder).glob("*.py"):
-            shutil.copy(file, _output_folder(trainer) / file.name)
-
-
-_REPORTED: weakref.WeakSet[Future] = weakref.WeakSet()
-
-
-def report_background_pushes(trainer: "Trainer", checkpoint_folder: str | os.PathLike) -> None:
-    """
-    Log a warning if a push that the Trainer has started in the background fails. The Trainer ignores the results.
-
-    Args:
-        trainer ([`~transformers.Trainer`]): The Trainer. Pushes of a dense model are left as they are.
-        checkpoint_folder (`str`): The checkpoint that is pushed.
-    """
-    push = getattr(trainer, "push_in_progress", None)
-    if push is None or _sparse_model_of(trainer) is None:
-        return
-    for job in push.jobs:
-        if job not in _REPORTED:  # the Trainer adds jobs to a push that is running
-            _REPORTED.add(job)
-            job.add_done_callback(functools.partial(_report_failed_push, _repository_of(trainer), checkpoint_folder))
-
-
-def _report_failed_push(repo_id: str, checkpoint_folder: str | os.PathLike, job: Future) -> None:
-    error = None if job.cancelled() else job.exception()
-    if error is not None:
-        logger.warning(
-            "pushing %s to %r in the background failed: %s Training continues, and the next push uploads the newer state.",
-            checkpoint_folder,
-            repo_id,
-            _one_line(error),
-        )

@@ -91,51 +91,61 @@ def sparse_hopfield_attention_forward(
         `(batch, heads, queries, keys)` if they are requested.
     """
     _refuse_unknown(module, kwargs)
-    return_weights = bool(output_attentions) or attentions_are_captured()
     is_causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     packed = (
         None if cu_seq_lens_q is None else (cu_seq_lens_q, cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k)
     )
     seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packed)
+    options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "softcap": softcap, "sinks": s_aux}
+    options["return_weights"] = bool(output_attentions) or attentions_are_captured()
     retrieval = _retrieval_of(module)
-    plain = not return_weights and softcap is None and s_aux is None and not isinstance(scaling, torch.Tensor)
-    if retrieval is None and plain and not (seen.is_causal and seen.sliding_window is not None):
-        return sdpa_attention_forward(
-            module,
-            query,
-            seen.key,
-            seen.value,
-            seen.mask,
-            dropout=dropout,
-            scaling=scaling,  # type: ignore[arg-type]  # `plain`: not a tensor
-            is_causal=seen.is_causal,
-            position_bias=seen.bias,
-        )
-    factor, scaling = (scaling, 1.0) if isinstance(scaling, torch.Tensor) else (1.0, scaling)
-    options: dict[str, Any] = {
-        "scaling": scaling,
-        "mask": seen.mask,
-        "bias": seen.bias,
-        "is_causal": seen.is_causal,
-        "sliding_window": seen.sliding_window,
-        "dropout": dropout,
-        "return_weights": return_weights,
-        "softcap": softcap,
-        "sinks": s_aux,
-    }
-    # rotary embeddings in float32 leave the values in the model's dtype
-    key, value = seen.key.to(query.dtype), seen.value.to(query.dtype)
-    output: Any
-    if retrieval is None:  # a layer that stays dense
-        output = retrieve(query, key, value, beta=factor, alpha=1.0, **options)
-    else:
-        own: dict[str, Any] = {
-            "steps": retrieval.steps,
-            "tolerance": retrieval.tolerance,
-            "backend": retrieval.backend,
-        }
-        output = retrieve_with(retrieval, query, key, value, factor=factor, **own, **options)
-    output, weights = output if return_weights else (output, None)
+    if retrieval is None:
+        return _dense(module, query, seen, options)
+    return _sparse(retrieval, query, seen, options)
+
+
+def _sparse(
+    retrieval: LayerRetrieval, query: torch.Tensor, seen: "_Visible", options: dict[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Retrieve with the settings of the module."""
+    factor, options = _scaling_apart(options)
+    key, value = seen.stored(query.dtype)
+    own: dict[str, Any] = {"steps": retrieval.steps, "tolerance": retrieval.tolerance, "backend": retrieval.backend}
+    return _outputs(retrieve_with(retrieval, query, key, value, factor=factor, **own, **seen.limits, **options))
+
+
+def _dense(
+    module: torch.nn.Module, query: torch.Tensor, seen: "_Visible", options: dict[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Attention of a layer that stays dense: transformers' own SDPA where it has all that the call needs."""
+    modified = options["return_weights"] or options["softcap"] is not None or options["sinks"] is not None
+    if modified or isinstance(options["scaling"], torch.Tensor) or seen.sliding_window is not None:
+        factor, options = _scaling_apart(options)
+        key, value = seen.stored(query.dtype)
+        return _outputs(retrieve(query, key, value, beta=factor, alpha=1.0, **seen.limits, **options))
+    return sdpa_attention_forward(
+        module,
+        query,
+        seen.key,
+        seen.value,
+        seen.mask,
+        dropout=options["dropout"],
+        scaling=options["scaling"],
+        is_causal=seen.is_causal,
+        position_bias=seen.bias,
+    )
+
+
+def _scaling_apart(options: dict[str, Any]) -> tuple[float | torch.Tensor, dict[str, Any]]:
+    """A scaling that is a tensor becomes a factor besides beta: `retrieve` takes a number."""
+    if isinstance(options["scaling"], torch.Tensor):
+        return options["scaling"], {**options, "scaling": 1.0}
+    return 1.0, options
+
+
+def _outputs(result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The result of `retrieve` in the layout of transformers."""
+    output, weights = result if isinstance(result, tuple) else (result, None)
     return output.transpose(1, 2).contiguous(), weights
 
 
@@ -154,7 +164,7 @@ def _refuse_unknown(module: torch.nn.Module, kwargs: dict[str, Any]) -> None:
 
 @dataclass
 class _Visible:
-    """The keys and values of a call, and what says which of them each query sees."""
+    """The keys and values of a call, and the limits on what each query sees of them."""
 
     key: torch.Tensor
     value: torch.Tensor
@@ -162,6 +172,16 @@ class _Visible:
     bias: torch.Tensor | None
     is_causal: bool
     sliding_window: int | None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The arguments of `retrieve` for what each query sees."""
+        names = ("mask", "bias", "is_causal", "sliding_window")
+        return {name: getattr(self, name) for name in names}
+
+    def stored(self, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values in the dtype of the queries: rotary embeddings in float32 leave the values in the model's."""
+        return self.key.to(dtype), self.value.to(dtype)
 
 
 def _visible(

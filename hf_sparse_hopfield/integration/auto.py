@@ -19,7 +19,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..configuration import SparseHopfieldConfig
 from ..remote_code import auto_map, write_remote_code
-from .upstream import set_attention_name, swap_class
+from .upstream import name_auto_class, set_attention_name, set_config_class, swap_class
 
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class SparseHopfieldAutoConfig(PreTrainedConfig):
 
 
 # At import, not in a function for `upstream.py` to call: unpickling a model imports this module first, and `upstream.py`
-# would meet it half imported.
+# would import it while it is only partly initialised.
 CONFIG_MAPPING.register(MODEL_TYPE, SparseHopfieldAutoConfig, exist_ok=True)
 
 
@@ -228,9 +228,8 @@ def _register_models(
     if not made:
         return
     mapping.register(config_class, made if several else made[0], exist_ok=True)
-    if names is not None:
-        class_names = tuple(model_class.__name__ for model_class in made)
-        names[f"{MODEL_TYPE} {base.model_type}"] = class_names if several else class_names[0]
+    class_names = tuple(model_class.__name__ for model_class in made)
+    name_auto_class(names, f"{MODEL_TYPE} {base.model_type}", class_names if several else class_names[0])
 
 
 def __getattr__(name: str) -> Any:
@@ -257,7 +256,7 @@ def swap_to_sparse_class(model: "PreTrainedModel") -> ExitStack:
     def convert(config: PreTrainedConfig) -> None:
         # A part of the model may hold a copy of the configuration (the decoder of T5): it has the same class.
         if type(config) is base:
-            _change_config_class(config, config_class)
+            set_config_class(config, config_class)
             _add_entries(config)
 
     return swap_class(model, sparse_model_class(type(model), base), convert)
@@ -279,17 +278,10 @@ def swap_to_base_class(model: "PreTrainedModel") -> ExitStack:
 
     def convert(config: PreTrainedConfig) -> None:
         if type(config) is sparse_config:
-            _change_config_class(config, base_config)
+            set_config_class(config, base_config)
             _remove_entries(config)
 
     return swap_class(model, sparse_class.base_model_class, convert)
-
-
-def _change_config_class(config: PreTrainedConfig, config_class: type[PreTrainedConfig]) -> None:
-    config.__class__ = config_class
-    # A loaded configuration also has its type as an attribute. With the old type, transformers would save the weights under
-    # the names of the original checkpoints, which it does not read under the new type.
-    vars(config).pop("model_type", None)
 
 
 @contextmanager

@@ -53,7 +53,9 @@ class LayerRetrieval(RetrievalParameters):
 def check_current(module: nn.Module, retrieval: LayerRetrieval) -> None:
     """Raise if the module's configuration has other settings than the module was set up with."""
     settings = getattr(getattr(module, "config", None), ATTENTION_NAME, None)
-    if settings is not None and settings is not retrieval.source and settings != retrieval.source:
+    if settings is None or settings is retrieval.source:
+        return
+    if SparseHopfieldConfig.from_dict(settings) != retrieval.source:
         raise RuntimeError(
             f"{type(module).__name__} {retrieval.name!r} was set up with {retrieval.source}, but its configuration now has "
             f"sparse_hopfield={settings!r}. "

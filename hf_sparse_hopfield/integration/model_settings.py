@@ -6,7 +6,7 @@ Schedules use [`LiveSettings`], calibration uses [`apply_settings`]. Both write 
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -99,7 +99,12 @@ class LiveSettings:
             "layers": [{name: _plain(module.configured(name)) for name in _NAMES} for module in self.layers],
         }
 
-    def write(self, settings: dict[str, Any], as_tensors: Sequence[str] = (), restart_learned: bool = False) -> None:
+    def write(
+        self,
+        settings: dict[str, Any],
+        as_tensors: Sequence[str] = (),
+        restart_learned: Collection[RetrievalParameters] = (),
+    ) -> None:
         """
         Set all values.
 
@@ -107,8 +112,8 @@ class LiveSettings:
             settings (`dict`): In the form of [`~LiveSettings.read`].
             as_tensors (`Sequence[str]`, *optional*):
                 Which of `"alpha"` and `"beta"` modules hold as tensors, for a compiled model.
-            restart_learned (`bool`, *optional*, defaults to `False`): Also set what is learned, which then continues from
-                the new value.
+            restart_learned (`Collection[RetrievalParameters]`, *optional*):
+                The modules whose learned values are set, too, and continue from there.
         """
         for config, values in zip(self.configs, settings["configs"], strict=True):
             config.sparse_hopfield = SparseHopfieldConfig.from_dict(values)
@@ -117,18 +122,18 @@ class LiveSettings:
             source = self.configs[number].sparse_hopfield
             # a patched family may not keep its heads apart: its values stay numbers
             tensors = () if retrieval.patched_class else as_tensors
-            self._set(retrieval, source.for_layer(retrieval.name), tensors, restart_learned)
+            self._set(retrieval, source.for_layer(retrieval.name), tensors, retrieval in restart_learned)
             retrieval.source = source
         for config, values in zip(self.layer_configs, settings["layer_configs"], strict=True):
             for name, value in values.items():
                 setattr(config, name, value)
         for module, values in zip(self.layers, settings["layers"], strict=True):
-            self._set(module, values, as_tensors, restart_learned)
+            self._set(module, values, as_tensors, module in restart_learned)
 
     def _set(
-        self, module: RetrievalParameters, values: dict[str, Any], as_tensors: Sequence[str], restart_learned: bool
+        self, module: RetrievalParameters, values: dict[str, Any], as_tensors: Sequence[str], restart: bool
     ) -> None:
-        written = {name: values[name] for name in _NAMES if restart_learned or not getattr(module, f"learn_{name}")}
+        written = {name: values[name] for name in _NAMES if restart or not getattr(module, f"learn_{name}")}
         module.set(**written, as_tensors=as_tensors, device=self._devices[module])
 
 
@@ -156,7 +161,8 @@ def apply_settings(model: PreTrainedModel, settings: dict[str, dict[str, torch.T
             if config.sparse_hopfield == site.settings:  # parts of a model may have copies of its configuration
                 overrides = content["overrides"]
                 overrides[key] = {**overrides.pop(key, {}), **values}  # at the end, where it wins over patterns
-    live.write(tree, restart_learned=True)
+    named = {site.module.sparse_hopfield for site in sites if site.name in settings}
+    live.write(tree, restart_learned=[retrieval for retrieval in live.retrievals if retrieval in named])
 
 
 def _shortest_name(site: Site, sites: list[Site], model: PreTrainedModel) -> str:

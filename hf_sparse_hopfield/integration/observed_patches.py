@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Observation of attention classes that compute softmax themselves: `SparseSoftmax` in view of observers."""
+"""Observation of attention classes that compute softmax themselves: `SparseSoftmax` while observed."""
 
 import dataclasses
 from types import TracebackType
@@ -113,7 +113,7 @@ class ObservedSoftmax(SparseSoftmax):
 
 
 def _value_of(factor: torch.Tensor, value: Any, weights: torch.Tensor) -> torch.Tensor | None:
-    """The values that weights, perhaps with flattened leading dimensions, are multiplied with, in the weights' layout."""
+    """The values that the weights multiply, in the weights' layout. The weights may have flattened leading dimensions."""
     if not isinstance(value, torch.Tensor) or factor.shape[-2:] != weights.shape[-2:] or factor.ndim != value.ndim:
         return None
     if factor.numel() != weights.numel() or value.shape[-2] != weights.shape[-1]:

@@ -19,7 +19,7 @@ from ..observation import look_at
 from ..retrieval import MASKED_BELOW, retrieve
 from .binding import LayerRetrieval, check_current
 from .families import Kind, classify
-from .upstream import ATTENTION_NAME, Method, wrap_method
+from .upstream import ATTENTION_NAME, Method, replace_global, wrap_method
 
 
 _SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax, torch.special.softmax)
@@ -87,8 +87,8 @@ class SparseSoftmax(TorchFunctionMode):
         axis = axis if axis >= 0 else axis + scores.ndim
         if not 0 <= axis < scores.ndim or scores.shape[axis] != heads:
             raise ValueError(
-                f"{self.name} normalises scores of shape {tuple(scores.shape)}, whose axis {axis} is not its {heads} "
-                "heads: alpha and beta can be neither learned nor set per head there."
+                f"{self.name} normalises scores of shape {tuple(scores.shape)}, whose axis {axis} does not have the size of "
+                f"its {heads} heads: alpha and beta can be neither learned nor set per head there."
             )
         return values.view(*(heads if i == axis else 1 for i in range(scores.ndim)))
 
@@ -186,8 +186,7 @@ def patch(cls: type[torch.nn.Module]) -> None:
     for base in cls.__mro__:
         module: Any = sys.modules[base.__module__]
         # The softmax of SEW-D is an autograd function with a gradient of its own, which a function mode does not see.
-        if hasattr(module, "XSoftmax"):
-            module.XSoftmax = _PlainXSoftmax
+        replace_global(module, "XSoftmax", _PlainXSoftmax)
         # BigBird exchanges its attention module for another one when a sequence is too short for blocks.
         for owner in ("BigBirdAttention", "BigBirdPegasusEncoderAttention"):
             if hasattr(module, owner):

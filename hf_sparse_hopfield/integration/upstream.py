@@ -32,7 +32,8 @@ calls the original and does nothing else.
 | `Trainer.push_to_hub` | explains a Hub error and names the command that retries |
 | `Trainer._push_from_checkpoint` | copies the remote code that the Trainer leaves out, and reports pushes that fail in the background |
 
-`patches.py` wraps the forward of attention classes with [`wrap_method`], too.
+`patches.py` also wraps with [`wrap_method`] the forward of attention classes that compute softmax themselves, and BigBird's
+`set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there.
 
 **Private names.**
 
@@ -51,7 +52,8 @@ calls the original and does nothing else.
 | `transformers.trainer` | `_prepare_inputs` | move a batch to the device and dtype of the model | `accelerate.utils.send_to_device` does not cast for DeepSpeed |
 | `accelerate.accelerator` | `_is_accelerate_prepared` | train a model in parallel that was evaluated before | `Accelerator.free_memory` keeps the mark |
 
-Also here: [`swap_class`] assigns `model.__class__`, and [`model_under_construction`] walks over stack frames.
+Also here: [`swap_class`] assigns `model.__class__`, [`set_config_class`] `config.__class__`, [`name_auto_class`] writes into the
+public `*_MAPPING_NAMES` of transformers, and [`model_under_construction`] walks over stack frames.
 """
 
 import copy
@@ -97,7 +99,7 @@ def check_versions() -> None:
         if not _release(floor) <= _release(installed) < _release(cap):
             needed = f"{package}>={floor},<{cap}"
             raise ImportError(
-                f"hf_sparse_hopfield {__version__} needs {needed}; {installed} is installed: pip install -U '{needed}'."
+                f"hf_sparse_hopfield {__version__} needs {needed}; {installed} is installed: pip install '{needed}'."
             )
 
 
@@ -110,8 +112,9 @@ def _installed() -> dict[str, str]:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The numbers of a version, without what follows them: `2.13.0+cpu` is (2, 13, 0)."""
-    return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", version)[0]))
+    """The numbers of a version, without what follows them: `2.13.0+cpu` and `2.13` are (2, 13, 0)."""
+    numbers = [int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", version)[0])]
+    return tuple((*numbers, 0, 0, 0)[:3])
 
 
 # ---- Import hook ----
@@ -207,6 +210,19 @@ def wrap_method(cls: type, name: str, make_wrapper: Callable[[Method], Method]) 
     wrapper = functools.wraps(original)(make_wrapper(original))
     setattr(wrapper, _ORIGINAL, original)
     setattr(cls, name, wrapper)
+
+
+def replace_global(module: ModuleType, name: str, value: Any) -> None:
+    """
+    Replace a name of a module of transformers, if the module has it.
+
+    Args:
+        module (module): The module.
+        name (`str`): The name.
+        value (`Any`): Its replacement.
+    """
+    if hasattr(module, name):
+        setattr(module, name, value)
 
 
 def original_method(cls: type, name: str) -> Method:
@@ -359,7 +375,7 @@ def wrap_trainer(trainer_class: type) -> None:
 
 def _explain_repository_errors(original: Method) -> Method:
     def init_hf_repo(self: "Trainer", *args: Any, **kwargs: Any) -> Any:
-        from ..hub.push import trainer_repository_errors
+        from ..hub.trainer_push import trainer_repository_errors
 
         with trainer_repository_errors(self):
             return original(self, *args, **kwargs)
@@ -369,7 +385,7 @@ def _explain_repository_errors(original: Method) -> Method:
 
 def _complete_card(original: Method) -> Method:
     def create_model_card(self: "Trainer", *args: Any, **kwargs: Any) -> None:
-        from ..hub.push import complete_trainer_card
+        from ..hub.trainer_push import complete_trainer_card
 
         original(self, *args, **kwargs)
         complete_trainer_card(self)
@@ -379,7 +395,7 @@ def _complete_card(original: Method) -> Method:
 
 def _explain_push_errors(original: Method) -> Method:
     def push_to_hub(self: "Trainer", *args: Any, **kwargs: Any) -> Any:
-        from ..hub.push import trainer_push_errors
+        from ..hub.trainer_push import trainer_push_errors
 
         with trainer_push_errors(self, revision=kwargs.get("revision")):
             return original(self, *args, **kwargs)
@@ -389,7 +405,7 @@ def _explain_push_errors(original: Method) -> Method:
 
 def _push_remote_code(original: Method) -> Method:
     def push_from_checkpoint(self: "Trainer", checkpoint_folder: str, *args: Any, **kwargs: Any) -> Any:
-        from ..hub.push import copy_remote_code, report_background_pushes
+        from ..hub.trainer_push import copy_remote_code, report_background_pushes
 
         copy_remote_code(self, checkpoint_folder)
         result = original(self, checkpoint_folder, *args, **kwargs)
@@ -427,6 +443,20 @@ def model_under_construction(inner: "PreTrainedModel") -> "PreTrainedModel | Non
 
 
 # ---- Class swap ----
+
+
+def set_config_class(config: "PreTrainedConfig", config_class: "type[PreTrainedConfig]") -> None:
+    """
+    Change the class of a configuration in place.
+
+    Args:
+        config ([`~transformers.PreTrainedConfig`]): The configuration.
+        config_class (`type`): Its new class, which has the same entries.
+    """
+    config.__class__ = config_class
+    # A loaded configuration also has its type as an attribute. With the old type, transformers would save the weights under
+    # the names of the original checkpoints, which it does not read under the new type.
+    vars(config).pop("model_type", None)
 
 
 def swap_class(
@@ -518,6 +548,19 @@ def auto_model_mappings() -> dict[str, Mapping[type, Any]]:
 
     found = {name: getattr(value, "_model_mapping", None) for name, value in vars(modeling_auto).items()}
     return {name: mapping for name, mapping in found.items() if name.startswith("AutoModel") and mapping is not None}
+
+
+def name_auto_class(names: dict[str, Any] | None, model_type: str, class_names: str | tuple[str, ...]) -> None:
+    """
+    Name the model classes of a model type where the Trainer and pipelines look them up.
+
+    Args:
+        names (`dict`, *optional*): One of transformers' `*_MAPPING_NAMES`; some mappings have none.
+        model_type (`str`): The model type.
+        class_names (`str` or `tuple[str, ...]`): Names of the classes.
+    """
+    if names is not None:
+        names[model_type] = class_names
 
 
 def prepared_inputs(trainer: "Trainer", batch: dict[str, Any]) -> dict[str, Any]:

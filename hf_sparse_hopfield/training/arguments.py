@@ -254,7 +254,7 @@ class SparseHopfieldArguments:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             # Each process may have seen other batches; all continue with the settings of the first one.
             live = LiveSettings(model)
-            live.write(broadcast_object_list([live.read()])[0], restart_learned=True)
+            live.write(broadcast_object_list([live.read()])[0], restart_learned=live.retrievals)
 
 
 def check_duration(name: str, value: float) -> None:

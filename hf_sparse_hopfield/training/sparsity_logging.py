@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from ..checks import check_integer
 from ..diagnostics.sparsity import layer_sparsity
 
 
@@ -66,8 +67,7 @@ class SparsityLoggingCallback(TrainerCallback):
         trainer: "Trainer | None" = None,
     ) -> None:
         for name, value in {"every": every, "samples": samples, "rows": rows}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+            check_integer(name, value)
         self.every, self.samples, self.rows = every, samples, rows
         self.batch = batch
         self.trainer = trainer

@@ -18,7 +18,7 @@ from .sparsity_logging import SparsityLoggingCallback, own_random_numbers
 
 
 if TYPE_CHECKING:
-    _Base = Trainer  # what the mixin stands before
+    _Base = Trainer  # the class that the mixin precedes
 else:
     _Base = object
 

@@ -10,7 +10,8 @@ from hf_sparse_hopfield.calibration.calibration import calibrate
 from hf_sparse_hopfield.calibration.comparison import compare_with_dense
 from hf_sparse_hopfield.calibration.head_search import HeadSearch, _crossing, _vertex
 from hf_sparse_hopfield.diagnostics import sparsity_report
-from hf_sparse_hopfield.observation import evaluate, evaluate_dense, observed
+from hf_sparse_hopfield.observation import observed
+from hf_sparse_hopfield.observed_problems import evaluate, evaluate_dense
 
 from ..tiny_models import tiny_inputs, tiny_model
 from .recording import Recorder, batches_for

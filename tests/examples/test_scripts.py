@@ -13,7 +13,7 @@ from datasets import Dataset
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoTokenizer, Trainer
 
-from hf_sparse_hopfield.hub.push import PushError
+from hf_sparse_hopfield.hub import PushError
 from tests.hub.server import WRITE_TOKEN, LoopbackHub
 
 from .conftest import EXAMPLES

@@ -38,7 +38,7 @@ def test_learned_values_are_left_alone_unless_asked_for():
     learned = live.retrievals[0].beta.detach().clone()
     live.write(live.read())
     torch.testing.assert_close(live.retrievals[0].beta, learned)
-    live.write(live.read(), restart_learned=True)
+    live.write(live.read(), restart_learned=live.retrievals)
     torch.testing.assert_close(live.retrievals[0].beta, torch.ones(4))
 
 
@@ -62,3 +62,23 @@ def test_settings_of_single_layers():
 def test_a_dense_model_is_refused():
     with pytest.raises(ValueError, match="BertForMaskedLM has no layer that retrieves sparsely"):
         LiveSettings(tiny_model("bert"))
+
+
+def test_other_layers_keep_what_they_have_learned():
+    model = to_sparse_hopfield(tiny_model("bert"), {"alpha": 1.5, "learn_beta": True})
+    first, second = (model.bert.encoder.layer[i].attention.self.sparse_hopfield for i in (0, 1))
+    with torch.no_grad():
+        first.log_beta.fill_(1.0)
+        second.log_beta.fill_(1.0)
+    apply_settings(model, {"bert.encoder.layer.0.attention.self": {"beta": torch.full((4,), 3.0)}})
+    torch.testing.assert_close(first.beta, torch.full((4,), 3.0))
+    torch.testing.assert_close(second.log_beta, torch.ones(4))
+
+
+def test_every_copy_of_a_configuration_is_written():
+    """The encoder and the decoder of T5 have copies of the configuration."""
+    model = to_sparse_hopfield(tiny_model("t5"), {"alpha": 1.5})
+    name = "decoder.block.0.layer.0.SelfAttention"
+    apply_settings(model, {name: {"beta": torch.tensor([1.0, 2.0, 3.0, 4.0])}})
+    tiny_output(model, tiny_inputs("t5"))  # no copy differs from what runs
+    assert model.config.sparse_hopfield == model.decoder.config.sparse_hopfield

@@ -32,7 +32,7 @@ def refusal(problem: RetrievalProblem) -> str | None:
         return "there is nothing to multiply"
     batch, heads, queries, _ = problem.query.shape
     if max(batch * heads * queries, batch * heads * problem.key.shape[2]) > 2**31 - 1:
-        return "its indices have 32 bits, too few for so many queries or keys"
+        return "32-bit indices cannot address this many queries or keys"
     return None
 
 
