@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The table of families: every model type in transformers, run or refused.
+"""The list of families: every model type in transformers, run or refused.
 
-`python -m tests.integration.families_table` runs them all and writes `families.md`; `test_families.py` checks it.
+`python -m tests.integration.families_table` runs them all and writes `docs/families.md`; `test_families.py` checks it.
 """
 
 import importlib
@@ -23,7 +23,7 @@ from ..tiny_families import family_config, model_class_of
 from .sweep import exercise, exercise_attention_alone, unexplained
 
 
-TABLE = Path(__file__).with_name("families.md")
+TABLE = Path(__file__).parents[2] / "docs" / "families.md"
 
 
 @dataclass
@@ -123,34 +123,41 @@ def counted(rows: list[Row]) -> tuple[list[Row], list[Row]]:
     return [row for row in softmax if row.route != "not run" and not row.note], softmax
 
 
+TITLES = {
+    "registry": ("On the attention registry", "`retrieve()` computes the attention. All settings apply."),
+    "patched": ("Patched", "Their own attention, with entmax in place of softmax. One step only."),
+    "registry and patched": ("Both", "On the registry in some layers, patched in others."),
+    "not run": (
+        "Not run here",
+        "They need a package that was not installed, or have no default configuration that works.",
+    ),
+    "no softmax attention": ("Without softmax attention", "There is nothing to make sparse. Converting them raises."),
+    "refused": ("Refused", "Their attention is not a softmax over keys. Converting them raises."),
+}
+
+
 def render(rows: list[Row]) -> str:
-    """Format the table as Markdown."""
+    """Format the lists of families as Markdown."""
     lists: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.model_type):
         lists.setdefault(row.route, []).append(row)
     sparse, softmax = counted(rows)
     lines = [
+        "# Supported families",
+        "",
         f"<!-- Written by tests/integration/families_table.py with transformers {transformers.__version__}. -->",
         "",
         f"Of the {len(softmax)} model types of transformers {transformers.__version__} with softmax attention, "
         f"{len(sparse)} ({len(sparse) / len(softmax):.1%}) run and retrieve sparsely in every class of attention they "
         "have; the others have a note. None runs dense or mixed silently.",
-        "",
-        "| | model types |",
-        "| --- | --- |",
     ]
-    titles = {
-        "registry": "registry: `retrieve()` computes the attention, all settings apply",
-        "patched": "patched: their own attention with entmax for softmax, one step",
-        "registry and patched": "registry in some layers, patched in others",
-        "not run": "not run here",
-        "no softmax attention": "raise: no softmax attention",
-    }
-    for route, title in titles.items():
-        named = [f"{row.model_type} ({row.note})" if row.note else row.model_type for row in lists.get(route, [])]
-        lines.append(f"| **{title}** ({len(named)}) | {', '.join(named)} |")
-    lines.append(f"| **refused** ({len(lists.get('refused', []))}) | |")
-    lines += [f"| {row.model_type} | {row.note} |" for row in lists.get("refused", [])]
+    for route, (title, explanation) in TITLES.items():
+        found = lists.get(route, [])
+        lines += ["", f"## {title} ({len(found)})", "", explanation, ""]
+        if route == "refused":
+            lines += [f"- {row.model_type}: {row.note}" for row in found]
+        else:
+            lines.append(", ".join(f"{row.model_type} ({row.note})" if row.note else row.model_type for row in found))
     return "\n".join(lines) + "\n"
 
 
