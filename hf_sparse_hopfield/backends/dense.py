@@ -37,8 +37,9 @@ def _mask(problem: RetrievalProblem, dtype: torch.dtype) -> tuple[Tensor | None,
 
 def _is_plainly_causal(problem: RetrievalProblem) -> bool:
     """Whether torch's own causal mask suffices: it is aligned top left, right for a square and for one query."""
-    (queries, keys), others = (problem.query.shape[2], problem.key.shape[2]), (problem.mask, problem.bias)
-    return problem.is_causal and problem.sliding_window is None and others == (None, None) and queries in (1, keys)
+    if not problem.is_causal or problem.sliding_window is not None:
+        return False
+    return problem.mask is None and problem.bias is None and problem.query.shape[2] in (1, problem.key.shape[2])
 
 
 def run(problem: RetrievalProblem) -> RetrievalResult:

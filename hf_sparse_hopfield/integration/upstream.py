@@ -6,8 +6,8 @@ here is thin and calls `binding.py`, `auto.py` or `hub/push.py`. At module level
 only, so that `import hf_sparse_hopfield` stays light.
 
 **Versions.** [`SUPPORTED`] holds the releases the package accepts, the same as in `pyproject.toml`; [`check_versions`] runs
-at import. All names below exist in transformers 5.3 to 5.23; the tests of this file pass with transformers 5.15 and 5.23,
-accelerate 1.15, and huggingface_hub 1.33 and 2.4, of which we use public names only. If a release drops a method that is
+at import. All names below exist in transformers 5.3 to 5.23; the tests pass with transformers 5.20 and 5.23, accelerate
+1.13 and 1.15, and huggingface_hub 1.31 and 2.4, of which we use public names only. If a release drops a method that is
 wrapped here, an `ImportError` names it.
 
 **Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
@@ -82,9 +82,9 @@ ATTENTION_NAME = "sparse_hopfield"
 # Newer minor releases than the checked ones are accepted silently. They come out every few weeks and rarely break
 # anything; a warning would reach people who can do nothing about it, and a CI job tests the newest releases.
 SUPPORTED = {
-    "transformers": ("5.15.0", "6"),
-    "torch": ("2.6.0", "3"),
-    "accelerate": ("1.1.0", "2"),
+    "transformers": ("5.20.0", "6"),
+    "torch": ("2.9.0", "3"),
+    "accelerate": ("1.13.0", "2"),
     "datasets": ("4.0.0", "6"),
 }
 

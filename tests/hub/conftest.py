@@ -33,7 +33,7 @@ class Worker:
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "HF_TOKEN": WRITE_TOKEN,
-            "NO_PROXY": "127.0.0.1",
+            "NO_PROXY": "127.0.0.1,localhost",
             "OMP_NUM_THREADS": "1",
             "TMPDIR": str(home),
         }

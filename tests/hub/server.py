@@ -93,8 +93,10 @@ class LoopbackHub:
         for server in self.servers:
             server.daemon_threads, server.hub = True, self
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        # The storage has another host name, as that of the real Hub: huggingface_hub 1.x sends the token to each port of a host.
         self.address, self.storage_address = (
-            f"http://127.0.0.1:{server.server_address[1]}" for server in self.servers
+            f"http://{host}:{server.server_address[1]}"
+            for host, server in zip(("127.0.0.1", "localhost"), self.servers, strict=True)
         )
         return self
 
