@@ -9,15 +9,12 @@ from typing import Any
 import torch
 
 from .backends import RetrievalProblem, RetrievalResult, select_backend
+from .backends.masks import canonical_mask
 from .checks import check_flag, check_integer
 from .functional.checks import check_alpha, check_beta
 
 
 logger = logging.getLogger(__name__)
-
-# Models mask with -inf, with the lowest number of some dtype (-65504 for float16) or with -1e4, and sometimes add
-# these up. All of them mean weight zero, even in a row where everything is masked. No real score is that low.
-MASKED_BELOW = -9e3
 
 
 def _check_tensor(name: str, tensor: torch.Tensor, axes: str) -> None:
@@ -65,43 +62,6 @@ def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Te
             f"(batch, heads, queries, 1) = {(batch, heads, queries, 1)}."
         )
     return setting.to(query.device)
-
-
-def _canonical_scores(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """A mask or bias with four dimensions, broadcastable to the scores."""
-    if tensor.ndim > 4 or any(s not in (1, n) for s, n in zip(reversed(tensor.shape), reversed(shape), strict=False)):
-        raise ValueError(
-            f"{name} of shape {tuple(tensor.shape)} does not broadcast to (batch, heads, queries, keys) = {shape}."
-        )
-    return tensor.reshape((1,) * (4 - tensor.ndim) + tensor.shape)
-
-
-def _canonical_mask(
-    mask: torch.Tensor | None, bias: torch.Tensor | None, shape: tuple[int, ...]
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Boolean mask and additive bias; an additive mask is split into the two."""
-    if bias is not None:
-        if not isinstance(bias, torch.Tensor) or not bias.is_floating_point():
-            raise TypeError(
-                f"bias must be a floating point tensor, got {getattr(bias, 'dtype', type(bias).__name__)}."
-            )
-        bias = _canonical_scores("bias", bias, shape)
-    if mask is None:
-        return None, bias
-    if not isinstance(mask, torch.Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
-        raise TypeError(
-            "mask must be boolean (True = may attend) or a floating point tensor that is added to the scores, got "
-            f"{getattr(mask, 'dtype', type(mask).__name__)}. Use `mask.bool()` for a mask of ones and zeros."
-        )
-    mask = _canonical_scores("mask", mask, shape)
-    if mask.dtype == torch.bool:
-        return mask, bias
-    allowed = ~(mask <= MASKED_BELOW)
-    additive = mask.masked_fill(~allowed, 0)
-    if bias is None:
-        return allowed, additive
-    dtype = torch.promote_types(torch.promote_types(bias.dtype, mask.dtype), torch.float32)  # do not round the sum
-    return allowed, bias.to(dtype) + additive
 
 
 def _check_number(name: str, value: float, least: float, most: float, meaning: str) -> None:
@@ -182,7 +142,7 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     problem.alpha = _canonical_setting("alpha", problem.alpha, query)
     if problem.mask is not None or problem.bias is not None:
         shape = (*query.shape[:3], key.shape[2])
-        problem.mask, problem.bias = _canonical_mask(problem.mask, problem.bias, shape)
+        problem.mask, problem.bias = canonical_mask(problem.mask, problem.bias, shape)
     return problem
 
 

@@ -1,9 +1,69 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Masks of a problem: which keys a query sees, and stored patterns that no query sees."""
+"""The forms of a mask: as users and models give it, as backends take it, and as one mask of all that limits a query."""
 
 import torch
 
 from .problem import RetrievalProblem
+
+
+# Models mask with -inf, with the lowest number of some dtype (-65504 for float16) or with -1e4, and sometimes add
+# these up. All of them mean weight zero, even in a row where everything is masked. No real score is that low.
+MASKED_BELOW = -9e3
+
+
+def _canonical_scores(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """A mask or bias with four dimensions, broadcastable to the scores."""
+    if tensor.ndim > 4 or any(s not in (1, n) for s, n in zip(reversed(tensor.shape), reversed(shape), strict=False)):
+        raise ValueError(
+            f"{name} of shape {tuple(tensor.shape)} does not broadcast to (batch, heads, queries, keys) = {shape}."
+        )
+    return tensor.reshape((1,) * (4 - tensor.ndim) + tensor.shape)
+
+
+def canonical_mask(
+    mask: torch.Tensor | None, bias: torch.Tensor | None, shape: tuple[int, ...]
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """
+    The boolean mask and the additive bias that backends take. An additive mask is split into the two.
+
+    Args:
+        mask (`torch.Tensor`, *optional*): Boolean (`True` = may attend) or added to the scores.
+        bias (`torch.Tensor`, *optional*): Added to the scores.
+        shape (`tuple[int, ...]`): Shape of the scores, `(batch, heads, queries, keys)`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.backends.masks import canonical_mask
+
+    >>> canonical_mask(torch.tensor([0.5, -torch.inf]), None, (1, 1, 1, 2))
+    (tensor([[[[ True, False]]]]), tensor([[[[0.5000, 0.0000]]]]))
+
+    ```
+    """
+    if bias is not None:
+        if not isinstance(bias, torch.Tensor) or not bias.is_floating_point():
+            raise TypeError(
+                f"bias must be a floating point tensor, got {getattr(bias, 'dtype', type(bias).__name__)}."
+            )
+        bias = _canonical_scores("bias", bias, shape)
+    if mask is None:
+        return None, bias
+    if not isinstance(mask, torch.Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        raise TypeError(
+            "mask must be boolean (True = may attend) or a floating point tensor that is added to the scores, got "
+            f"{getattr(mask, 'dtype', type(mask).__name__)}. Use `mask.bool()` for a mask of ones and zeros."
+        )
+    mask = _canonical_scores("mask", mask, shape)
+    if mask.dtype == torch.bool:
+        return mask, bias
+    allowed = ~(mask <= MASKED_BELOW)
+    additive = mask.masked_fill(~allowed, 0)
+    if bias is None:
+        return allowed, additive
+    dtype = torch.promote_types(torch.promote_types(bias.dtype, mask.dtype), torch.float32)  # do not round the sum
+    return allowed, bias.to(dtype) + additive
 
 
 def visible(problem: RetrievalProblem) -> torch.Tensor | None:

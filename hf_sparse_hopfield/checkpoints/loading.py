@@ -1,5 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The model and the tokenizer of a checkpoint, dense or sparse."""
+"""The model and the tokenizer of a checkpoint, dense or sparse.
+
+Plain `from_pretrained` of a sparse checkpoint goes through `integration/auto.py`.
+"""
 
 import re
 from typing import Any

@@ -2,7 +2,7 @@
 """The attention and mask functions that transformers calls under the name `"sparse_hopfield"`.
 
 An attention call has two sides: which keys each query sees (masks, causality, caches, packed sequences: [`_visible`]), and the
-settings of the module ([`_retrieval_of`]). `retrieve_with` brings them together.
+settings of the module ([`_retrieval_of`]). `retrieve_with` brings them together. `upstream.py` registers the two functions.
 """
 
 from dataclasses import dataclass

@@ -106,7 +106,9 @@ def _check_not_own(model: PreTrainedModel) -> None:
 def _check_convertible(model: PreTrainedModel) -> None:
     name = type(model).__name__
     if not isinstance(model, PreTrainedModel):
-        fix = " Convert the base model first and wrap it afterwards." if isinstance(model, nn.Module) else ""
+        fix = (
+            " Convert the base model first and wrap it (PEFT, DDP) afterwards." if isinstance(model, nn.Module) else ""
+        )
         raise TypeError(f"to_sparse_hopfield takes a PreTrainedModel, got {name}.{fix}")
     _check_not_own(model)
     if is_converted(model):

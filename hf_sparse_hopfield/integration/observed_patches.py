@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ..backends import RetrievalProblem
+from ..backends.masks import MASKED_BELOW
 from ..observation import Look
-from ..retrieval import MASKED_BELOW
 from .families import Kind
 from .patches import SparseSoftmax
 

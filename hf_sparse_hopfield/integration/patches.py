@@ -14,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from ..backends.masks import MASKED_BELOW
 from ..functional import entmax
 from ..observation import look_at
-from ..retrieval import MASKED_BELOW, retrieve
+from ..retrieval import retrieve
 from .binding import LayerRetrieval, check_current
 from .families import Kind, classify
 from .upstream import ATTENTION_NAME, Method, replace_global, wrap_method
