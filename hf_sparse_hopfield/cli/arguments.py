@@ -114,13 +114,11 @@ def calibration_options(arguments: argparse.Namespace) -> CalibrationOptions:
     searched = arguments.alpha == "search" and arguments.budget is None
     if arguments.max_error is not None and not searched:
         raise ValueError("--max_error is for --alpha search without --budget, which finds it itself.")
-    options = CalibrationOptions(
-        **given(arguments, ("alpha", *_option_names(CalibrationOptions))), seed=input_options(arguments).seed
-    )
+    values = given(arguments, ("alpha", *_option_names(CalibrationOptions)))
     unused = given(arguments, ("refine_on", "learning_rate"))
-    if unused and not options.refines:
+    if unused and not CalibrationOptions(**{name: values[name] for name in values if name not in unused}).refines:
         raise ValueError(f"--{next(iter(unused))} is for refining: it needs --refine_steps.")
-    return options
+    return CalibrationOptions(**values, seed=input_options(arguments).seed)
 
 
 def parse_alpha(text: str) -> float | str:

@@ -126,6 +126,7 @@ NOT_SCORES = {
     "MultiscaleDeformableAttention": "weights of sampling points, predicted from the query alone",
     "MHAttentionMap": "a map for segmentation, over all heads and places at once; nothing is read out with it",
     "groupvit.GroupViTAssignAttention": "assigns segments to groups, over the groups",
+    "inkling2.Inkling2BlockAttentionResidual": "a residual over depth: weighs the states of earlier blocks of one token",
     "patchtsmixer.PatchTSMixerGatedAttention": "a gate over features",
     "sam2.Sam2MultiScaleAttention": "computed and never used; its attention is on the registry",
 }

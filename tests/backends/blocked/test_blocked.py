@@ -54,7 +54,7 @@ def test_thousands_of_cases(dtype, case):
 def test_refuses_more_than_its_indices_can_count():
     problem, _ = Case().problem(torch.float32)
     problem = dataclasses.replace(problem, query=torch.empty(2**16, 2**10, 2**6, 8, device="meta"))
-    assert "32 bits" in blocked.refusal(problem)
+    assert "32-bit" in blocked.refusal(problem)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.01, 1.2, 1.37, 1.5, 2.0, "head", "row"])
