@@ -72,9 +72,8 @@ class TestTorch:
         operator = torch.ops.hf_sparse_hopfield.blocked_forward.default
         torch.library.opcheck(operator, (problem.query, problem.key, problem.value, *settings_, True))
 
-    @torch._dynamo.config.patch(
-        capture_dynamic_output_shape_ops=True
-    )  # torch 2.9 needs it, later ones imply it by fullgraph
+    # torch 2.9 needs the flag, later ones imply it by fullgraph
+    @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
     @pytest.mark.parametrize("dynamic", [False, True])
     def test_compile(self, dynamic):
         torch._dynamo.reset()
