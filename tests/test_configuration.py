@@ -39,9 +39,9 @@ def test_defaults():
 def test_every_field_is_an_argument_a_documented_one_and_an_attribute():
     config = SparseHopfieldConfig()
     assert tuple(inspect.signature(SparseHopfieldConfig).parameters) == FIELDS == tuple(config)
-    described = SparseHopfieldConfig.__doc__.partition("Args:")[2].partition("Example:")[0]
+    described = inspect.getdoc(SparseHopfieldConfig).partition("Args:")[2].partition("Example:")[0]
     for name in FIELDS:
-        assert f"        {name} (`" in described or f"        {name} (list" in described, name
+        assert f"\n    {name} (`" in described or f"\n    {name} (list" in described, name
         assert getattr(config, name) == config[name]
         assert getattr(SparseHopfieldConfig, name).__doc__
 
