@@ -159,7 +159,7 @@ def check_output(output: str | os.PathLike, overwrite: bool, *, source: str | os
         `Path`: The directory, without symbolic links.
     """
     target = Path(os.path.realpath(output))
-    if target.is_symlink():
+    if os.path.islink(target):
         raise OSError(f"output {str(output)!r} is a symbolic link that leads to itself.")
     if source is not None and os.path.exists(source) and Path(source).resolve().is_relative_to(target):
         raise ValueError(f"output {str(target)!r} is the source or contains it: choose another name.")

@@ -96,10 +96,10 @@ def check_source(path: str | os.PathLike) -> None:
         path (`str`): Local directory or Hub id.
     """
     directory = Path(path)
-    if directory.is_dir():
+    if os.path.isdir(path):  # `Path("")` would be the current one
         for name in (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME):
             _check_index(directory / name)
-    elif directory.exists():
+    elif os.path.exists(path):
         raise NotADirectoryError(f"{str(path)!r} is a file; it must be the directory of a checkpoint, or a Hub id.")
     elif hub_id(str(path)) is None:
         raise FileNotFoundError(f"there is no directory {str(path)!r}.")

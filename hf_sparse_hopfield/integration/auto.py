@@ -2,9 +2,10 @@
 """The model type `sparse_hopfield`: a configuration class and model classes for any family, made on demand.
 
 `BertForMaskedLM` becomes `SparseHopfieldBertForMaskedLM`, a subclass whose configuration has
-`"model_type": "sparse_hopfield"` and `"base_model_type": "bert"`. transformers without this package does not know that
-model type, so a saved model loads as sparse or fails with an error, and never runs dense. With `trust_remote_code=True`
-transformers imports this package through a short file that is saved with the checkpoint.
+`"model_type": "sparse_hopfield"`, `"base_model_type": "bert"` and `"attn_implementation": "sparse_hopfield"`. transformers
+without this package knows neither that model type nor that attention, so a saved model loads as sparse or fails with an
+error, and never runs dense. With `trust_remote_code=True` transformers imports this package through a short file that is
+saved with the checkpoint.
 
 transformers imports this module together with its own `configuration_auto`; imports of anything later stay inside functions.
 """
@@ -110,7 +111,9 @@ def _make_config_class(base: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
         _add_entries(self)
 
     def to_dict(self: PreTrainedConfig) -> dict[str, Any]:
-        return base.to_dict(self) | {"model_type": MODEL_TYPE}  # a plain string can be written anywhere
+        # A plain string can be written anywhere. The name of the attention stops transformers without this package where
+        # the model type does not: a class of the family that somebody names, such as `LlamaForCausalLM.from_pretrained`.
+        return base.to_dict(self) | {"model_type": MODEL_TYPE, "attn_implementation": MODEL_TYPE}
 
     def save_pretrained(self: PreTrainedConfig, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         write_remote_code(save_directory, __name__, SparseHopfieldAutoConfig.__name__)

@@ -1,6 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`to_sparse_hopfield` and `to_dense`: convert a model to the sparse subclass of its class, and back."""
 
+from contextlib import ExitStack
+
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -43,17 +45,33 @@ def to_sparse_hopfield(model: PreTrainedModel, config: SparseHopfieldConfig | di
 
     ```
     """
+    undoable_conversion(model, config)
+    return model
+
+
+def undoable_conversion(model: PreTrainedModel, config: SparseHopfieldConfig | dict | None = None) -> ExitStack:
+    """
+    Convert a model as [`to_sparse_hopfield`] does.
+
+    Args:
+        model, config: As for [`to_sparse_hopfield`].
+
+    Returns:
+        `contextlib.ExitStack`: Closing it makes the model what it was; without that, it stays converted.
+    """
     _check_convertible(model)
     settings = config if config is not None else getattr(model.config, ATTENTION_NAME, None)
     settings = SparseHopfieldConfig.from_dict(settings)
-    with swap_to_sparse_class(model) as undo:  # undone on an error
+    with swap_to_sparse_class(model) as swapped:  # undone on an error
         for own in configs_of(model):
             if type(own) is type(model.config):
                 own.sparse_hopfield = settings
         name_attention(model, ATTENTION_NAME)
         bind(model)
-        undo.pop_all()
-    return model
+        undo = ExitStack()
+        undo.callback(bind, model)  # last: by then the configurations name the attention of before
+        undo.push(swapped.pop_all())
+    return undo
 
 
 def to_dense(model: PreTrainedModel) -> PreTrainedModel:
