@@ -25,7 +25,7 @@ from ..hub.metadata import hub_id
 from ..integration.auto import PREFIX, sparse_model_class
 from ..integration.sites import shortened
 from .companion_files import local_directory
-from .known_files import processor_files
+from .known_files import CONFIG_FILE, processor_files
 
 
 logger = logging.get_logger(__name__)
@@ -55,6 +55,9 @@ def load_model(path: str, *, config_file: str | None = None, **kwargs: Any) -> P
     ```
     """
     check_source(path)
+    if os.path.isdir(path) and config_file is None and "gguf_file" not in kwargs:
+        if not Path(path, CONFIG_FILE).is_file():
+            raise FileNotFoundError(f"{path!r} has no {CONFIG_FILE}, so it is not the directory of a model.")
     try:
         config = AutoConfig.from_pretrained(
             config_file or path, **{key: kwargs[key] for key in ("gguf_file", "revision") if key in kwargs}
@@ -100,7 +103,10 @@ def check_source(path: str | os.PathLike) -> None:
         for name in (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME):
             _check_index(directory / name)
     elif os.path.exists(path):
-        raise NotADirectoryError(f"{str(path)!r} is a file; it must be the directory of a checkpoint, or a Hub id.")
+        gguf = " For a GGUF file, give its directory and --gguf_file NAME." if directory.suffix == ".gguf" else ""
+        raise NotADirectoryError(
+            f"{str(path)!r} is a file; it must be the directory of a checkpoint, or a Hub id.{gguf}"
+        )
     elif hub_id(str(path)) is None:
         raise FileNotFoundError(f"there is no directory {str(path)!r}.")
 

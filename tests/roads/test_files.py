@@ -201,7 +201,7 @@ def test_a_missing_directory_is_called_so(tmp_path, capsys, monkeypatch):
     (tmp_path / "model.safetensors").write_text("")
     assert "is a file; it must be the directory" in refused(capsys, "inspect", "model.safetensors")
     (tmp_path / "empty").mkdir()
-    assert "empty" in refused(capsys, "convert", "empty", "out")
+    assert "'empty' has no config.json, so it is not the directory of a model" in refused(capsys, "inspect", "empty")
 
 
 @road("`convert` without a text to calibrate on", "warned")
