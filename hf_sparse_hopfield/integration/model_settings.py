@@ -124,6 +124,7 @@ class LiveSettings:
             tensors = () if retrieval.patched_class else as_tensors
             self._set(retrieval, source.for_layer(retrieval.name), tensors, retrieval in restart_learned)
             retrieval.source = source
+            retrieval.remember(config for config, _ in retrieval.stated)
         for config, values in zip(self.layer_configs, settings["layer_configs"], strict=True):
             for name, value in values.items():
                 setattr(config, name, value)
