@@ -64,6 +64,10 @@ class SparseHopfieldAutoConfig(PreTrainedConfig):
 
     model_type = MODEL_TYPE
 
+    def __new__(cls, **kwargs: Any) -> Any:
+        # `AutoConfig.for_model`, and configurations with a converted part, pass the entries of a saved configuration
+        return cls.from_dict(kwargs) if kwargs else super().__new__(cls)
+
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """
@@ -171,10 +175,13 @@ def _make_config_class(base: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
 
     def from_dict(cls: Any, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         _check_saved(config_dict)
-        return base.from_dict.__func__(cls, config_dict, **kwargs)  # type: ignore[attr-defined]
+        settings = SparseHopfieldConfig.from_dict(config_dict[ATTENTION_NAME])  # before anything is done with them
+        return base.from_dict.__func__(cls, {**config_dict, ATTENTION_NAME: settings}, **kwargs)  # type: ignore[attr-defined]
 
     def to_dict(self: PreTrainedConfig) -> dict[str, Any]:
-        return base.to_dict(self) | {"model_type": MODEL_TYPE}  # a plain string can be written anywhere
+        # A plain string can be written anywhere. The name of the attention is for `BertModel.from_pretrained` and the like:
+        # without this package it is unknown, and transformers raises instead of loading a dense model.
+        return base.to_dict(self) | {"model_type": MODEL_TYPE, "attn_implementation": MODEL_TYPE}
 
     def save_pretrained(self: PreTrainedConfig, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         write_remote_code(save_directory, __name__, SparseHopfieldAutoConfig.__name__)

@@ -259,7 +259,7 @@ def _check_converted(model: PreTrainedModel, sites: list[Site]) -> None:
             continue
         if not site.is_sparse:
             refuse_other_attention(model, attention_name(site.configs[0]) or "None")
-        if any(map(is_converted_config, site.configs)) and owner_of_settings(site.configs) is None:
+        if any(is_converted_config(config) and owner_of_settings([config]) is None for config in site.configs):
             raise ValueError(
                 f"{type(model).__name__} comes from a conversion, but its configuration has no sparse_hopfield settings (alpha, "
                 "beta, layers): the defaults would give another model. Restore the entry `sparse_hopfield` of its "

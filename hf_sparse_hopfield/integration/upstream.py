@@ -313,6 +313,8 @@ def _change_attention(original: Method) -> Method:
         if not _mentions_us(attn_implementation) and not has_bound_attention(self):
             return original(self, attn_implementation, allow_all_kernels)
         check_switch(self, attn_implementation)
+        if attn_implementation is None:  # no other attention is named
+            attn_implementation = ATTENTION_NAME
         with ExitStack() as undo:
             for config in configs_of(self):
                 undo.callback(set_own_attention_name, config, attention_name(config))
