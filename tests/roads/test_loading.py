@@ -600,7 +600,6 @@ ENTRIES = {
     ],
     "architectures": [
         ["os.system"],
-        ["os"],
         ["BertTokenizer"],
         ["BertConfig"],
         ["AutoModel"],
