@@ -31,7 +31,8 @@ def shown(value: Any) -> str:
 
     ```
     """
-    return _SHORT.repr(value)
+    text = _SHORT.repr(value)
+    return text if len(text) <= 300 else f"{text[:200]}...{text[-60:]}"
 
 
 def is_integer(value: Any) -> TypeGuard[int]:

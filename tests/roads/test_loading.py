@@ -403,6 +403,24 @@ def test_options_of_loading(checkpoint, converted):
     torch.testing.assert_close(tiny_output(half, inputs), tiny_output(expected, inputs))
 
 
+@road("`from_pretrained(..., quantization_config=...)`", "equal")
+def test_quantized(checkpoint, converted, tmp_path):
+    """With torchao, int8 weights: close to the sparse model and far from the dense one, and equal when saved and loaded."""
+    quantization = pytest.importorskip("torchao.quantization")
+    options = {
+        "quantization_config": transformers.TorchAoConfig(quantization.Int8WeightOnlyConfig()),
+        "device_map": "cpu",
+    }
+    model, inputs = AutoModelForMaskedLM.from_pretrained(checkpoint, **options), tiny_inputs("bert")
+    result = tiny_output(model, inputs)
+    torch.testing.assert_close(result, tiny_output(converted, inputs), rtol=0, atol=0.1)
+    assert (result - tiny_output(tiny_model("bert"), inputs)).abs().max() > 0.3
+    with refused():
+        model.set_attn_implementation("sdpa")
+    model.save_pretrained(tmp_path)
+    assert_equal(AutoModelForMaskedLM.from_pretrained(tmp_path, device_map="cpu"), model)
+
+
 @road("saving the base model of a converted model alone", "equal")
 @pytest.mark.parametrize("name, part", [("bert", "bert"), ("llama", "model"), ("t5", "encoder")])
 def test_save_a_part(name, part, tmp_path):
