@@ -61,6 +61,8 @@ class LiveSettings:
         if any(self._number_of_config(retrieval) is None for retrieval in self.retrievals):
             model.config.sparse_hopfield = SparseHopfieldConfig()  # the defaults, not written down until now
             self.configs.append(model.config)
+        for retrieval in self.retrievals:
+            retrieval.remember(config for config, _ in retrieval.stated)
         self._places = {retrieval: self._number_of_config(retrieval) for retrieval in self.retrievals}
 
     def _number_of_config(self, retrieval: LayerRetrieval) -> int | None:
