@@ -9,8 +9,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..configuration import SparseHopfieldConfig
 from ..models import OWN_MODELS
-from .auto import swap_to_base_class, swap_to_sparse_class
-from .binding import bind, has_bound_attention, is_converted, name_attention
+from .auto import remove_entries, swap_to_base_class, swap_to_sparse_class
+from .binding import LayerRetrieval, bind, has_bound_attention, is_converted, name_attention
 from .sites import configs_of
 from .upstream import ATTENTION_NAME
 
@@ -104,13 +104,25 @@ def to_dense(model: PreTrainedModel) -> PreTrainedModel:
     _check_not_own(model)
     if not is_converted(model) and not has_bound_attention(model):
         raise ValueError(f"{type(model).__name__} is dense already: none of its attention layers is sparse.")
+    _check_whole(model, "to_dense")
     if is_converted(model):
         swap_to_base_class(model)
     else:
-        vars(model.config).pop(ATTENTION_NAME, None)
+        remove_entries(model.config)
     name_attention(model, None)
     bind(model)
     return model
+
+
+def _check_whole(model: PreTrainedModel, function: str) -> None:
+    """Raise if a model is a part of a converted one, which has the settings and their names."""
+    around = (
+        config for module in model.modules() if isinstance(module, LayerRetrieval) for config, _ in module.stated
+    )
+    if not is_converted(model) and any(hasattr(type(config), "base_config_class") for config in around):
+        raise ValueError(
+            f"{type(model).__name__} is a part of a converted model: call `{function}` on the whole model."
+        )
 
 
 def _check_not_own(model: PreTrainedModel) -> None:
@@ -129,6 +141,7 @@ def _check_convertible(model: PreTrainedModel) -> None:
         )
         raise TypeError(f"to_sparse_hopfield takes a PreTrainedModel, got {name}.{fix}")
     _check_not_own(model)
+    _check_whole(model, "to_sparse_hopfield")
     if is_converted(model):
         raise ValueError(
             f"{name} is converted already, with {model.config.sparse_hopfield}. To change the settings, convert "

@@ -21,9 +21,10 @@ calls the original and does nothing else.
 
 | method | why |
 | --- | --- |
-| `PreTrainedModel.get_correct_attn_implementation` | first call while a model is built: a configuration with a `sparse_hopfield` entry selects this attention |
+| `PreTrainedModel.from_pretrained` | a sparse checkpoint is not loaded with the configuration of a dense one |
+| `PreTrainedModel._check_and_adjust_attn_implementation` | first call while a model is built: a configuration with a `sparse_hopfield` entry selects this attention, and a converted one no other |
 | `PreTrainedModel.post_init` | last call while a model is built: each attention module gets its settings, or it raises |
-| `PreTrainedModel.set_attn_implementation` | the same later on; the original skips families that are not on the registry |
+| `PreTrainedModel.set_attn_implementation` | both later on; the original skips families that are not on the registry |
 | `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again |
 | `PreTrainedModel.save_pretrained` | saves under the model type `sparse_hopfield`: the checkpoint loads as sparse or not at all |
 | `PreTrainedModel.push_to_hub` | pushes with a model card |
@@ -34,6 +35,7 @@ calls the original and does nothing else.
 
 `patches.py` also wraps with [`wrap_method`] the forward of attention classes that compute softmax themselves, and BigBird's
 `set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there.
+[`keep_attention_in_generate`] wraps Whisper's `generate`, which switches a model to eager attention for good.
 
 **Private names.**
 
@@ -41,6 +43,7 @@ calls the original and does nothing else.
 | --- | --- | --- | --- |
 | `transformers.configuration_utils` | `_attn_implementation` | read or set the attention of a configuration and its parts | constructors accept `attn_implementation`; nothing public reads it |
 | `transformers.configuration_utils` | `_attn_implementation_internal` | set it for one configuration without its parts | none |
+| `transformers.modeling_utils` | `_check_and_adjust_attn_implementation` | wrapped, see above | `get_correct_attn_implementation` is not called for kernels from the Hub |
 | `transformers.modeling_utils` | `_initialize_weights` | wrapped, see above | `_init_weights` is private, too, and each family overrides it |
 | `transformers.modeling_utils` | `_is_hf_initialized` | tell loaded weights from missing ones | `transformers.initialization` honours the mark of tensors, but not that of modules |
 | `transformers.modeling_utils` | `_can_record_outputs` | register the outputs of a class made after the model was built | none: `PreTrainedModel.__init__` registers them |
@@ -60,6 +63,7 @@ import copy
 import functools
 import importlib
 import importlib.abc
+import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -209,7 +213,8 @@ def wrap_method(cls: type, name: str, make_wrapper: Callable[[Method], Method]) 
     original = original_method(cls, name)
     wrapper = functools.wraps(original)(make_wrapper(original))
     setattr(wrapper, _ORIGINAL, original)
-    setattr(cls, name, wrapper)
+    of_class = inspect.ismethod(getattr(cls, name))
+    setattr(cls, name, classmethod(wrapper) if of_class else wrapper)
 
 
 def replace_global(module: ModuleType, name: str, value: Any) -> None:
@@ -231,30 +236,46 @@ def original_method(cls: type, name: str) -> Method:
 
     Args:
         cls (`type`): The class.
-        name (`str`): Name of the method.
+        name (`str`): Name of the method. Of a class method, the function behind it is returned.
     """
     method = getattr(cls, name)
-    return getattr(method, _ORIGINAL, method)
+    function = getattr(method, "__func__", method)
+    return getattr(function, _ORIGINAL, function)
+
+
+def _refuse_dense_config(original: Method) -> Method:
+    def from_pretrained(
+        cls: type, pretrained_model_name_or_path: Any, *model_args: Any, config: Any = None, **kwargs: Any
+    ) -> Any:
+        from .auto import refuse_dense_config
+
+        if config is not None and pretrained_model_name_or_path is not None:
+            refuse_dense_config(pretrained_model_name_or_path, config, kwargs)
+        return original(cls, pretrained_model_name_or_path, *model_args, config=config, **kwargs)
+
+    return from_pretrained
 
 
 def _select_attention(original: Method) -> Method:
-    def get_correct_attn_implementation(
-        self: "PreTrainedModel", requested_attention: str | None = None, is_init_check: bool = False
-    ) -> str:
-        from .binding import is_converted
+    def check_and_adjust(self: "PreTrainedModel", attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
+        from .binding import comes_from_conversion, refuse_other_attention
 
-        if requested_attention is None:
-            # transformers passes the name of the attention to the parts that a configuration declares. A part whose
-            # configuration is made on the way (the backbone of MaskFormer) would silently stay dense.
-            outer = model_under_construction(self)
-            inside_sparse = outer is not None and attention_name(outer.config) == ATTENTION_NAME
-            if inside_sparse or is_converted(self) or getattr(self.config, ATTENTION_NAME, None) is not None:
-                requested_attention = ATTENTION_NAME
-        if requested_attention == ATTENTION_NAME:
+        # transformers passes the name of the attention to the parts that a configuration declares. A part whose
+        # configuration is made on the way (the backbone of MaskFormer) would silently stay dense.
+        outer = model_under_construction(self)
+        for model in (self, outer):
+            if model is not None and comes_from_conversion(model):
+                refuse_other_attention(model, attn_implementation)
+        if attn_implementation is None:
+            inside_sparse = outer is not None and is_this_attention(attention_name(outer.config))
+            converted = comes_from_conversion(self)
+            if inside_sparse or converted or getattr(self.config, ATTENTION_NAME, None) is not None:
+                attn_implementation = ATTENTION_NAME
+        if is_this_attention(attn_implementation):
             _add_to_attention_classes(type(self))
-        return original(self, requested_attention, is_init_check)
+        return original(self, attn_implementation, *args, **kwargs)
 
-    return get_correct_attn_implementation
+    return check_and_adjust
 
 
 def _add_to_attention_classes(model_class: type) -> None:
@@ -263,7 +284,8 @@ def _add_to_attention_classes(model_class: type) -> None:
 
     for cls in model_class.__mro__:
         for value in list(vars(sys.modules[cls.__module__]).values()):
-            eager = value.get("eager") if isinstance(value, dict) else None
+            # a plain dict: a script may have imported transformers' own mappings, whose `get` is another one
+            eager = value.get("eager") if type(value) is dict else None
             if isinstance(eager, type) and issubclass(eager, nn.Module):
                 value.setdefault(ATTENTION_NAME, eager)
 
@@ -285,11 +307,14 @@ def _change_attention(original: Method) -> Method:
     def set_attn_implementation(
         self: "PreTrainedModel", attn_implementation: str | dict, allow_all_kernels: bool = False
     ) -> None:
-        from .binding import bind, has_bound_attention, name_attention
+        from .binding import bind, check_switch, has_bound_attention, name_attention
         from .sites import configs_of
 
         if not _mentions_us(attn_implementation) and not has_bound_attention(self):
             return original(self, attn_implementation, allow_all_kernels)
+        check_switch(self, attn_implementation)
+        if attn_implementation is None:  # no other attention is named
+            attn_implementation = ATTENTION_NAME
         with ExitStack() as undo:
             for config in configs_of(self):
                 undo.callback(set_own_attention_name, config, attention_name(config))
@@ -303,7 +328,7 @@ def _change_attention(original: Method) -> Method:
 def _mentions_us(attn_implementation: str | dict | None) -> bool:
     if isinstance(attn_implementation, dict):
         return any(_mentions_us(value) for value in attn_implementation.values())
-    return attn_implementation == ATTENTION_NAME
+    return is_this_attention(attn_implementation)
 
 
 def _initialize_missing(original: Method) -> Method:
@@ -322,10 +347,11 @@ def _initialize_missing(original: Method) -> Method:
 def _save_as_sparse(original: Method) -> Method:
     def save_pretrained(self: "PreTrainedModel", save_directory: Any, *args: Any, **kwargs: Any) -> None:
         from .auto import as_sparse_class
-        from .binding import has_sparse_retrieval
+        from .binding import check_saved_settings, has_sparse_retrieval
 
         if not has_sparse_retrieval(self):
             return original(self, save_directory, *args, **kwargs)
+        check_saved_settings(self)
         push = kwargs.pop("push_to_hub", False) and kwargs.get("is_main_process", True)
         names = ("repo_id", "private", "revision", "create_pr", "commit_message")
         options = {name: kwargs.pop(name) for name in names if name in kwargs}
@@ -353,7 +379,8 @@ def _push_with_card(original: Method) -> Method:
 
 
 _MODEL_WRAPPERS = {
-    "get_correct_attn_implementation": _select_attention,
+    "from_pretrained": _refuse_dense_config,
+    "_check_and_adjust_attn_implementation": _select_attention,
     "post_init": _bind_new_model,
     "set_attn_implementation": _change_attention,
     "_initialize_weights": _initialize_missing,
@@ -421,6 +448,36 @@ _TRAINER_WRAPPERS = {
     "push_to_hub": _explain_push_errors,
     "_push_from_checkpoint": _push_remote_code,
 }
+
+
+def keep_attention_in_generate(model_class: type) -> None:
+    """
+    Have a Whisper model keep its attention when it is asked for timestamps of tokens.
+
+    Args:
+        model_class (`type`): Class of a model. Nothing changes for other families, and for dense models.
+    """
+    for cls in model_class.__mro__:
+        if cls.__name__ == "WhisperGenerationMixin":
+            wrap_method(cls, "generate", _keep_attention)
+
+
+def _keep_attention(original: Method) -> Method:
+    def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from .binding import has_bound_attention
+
+        if not has_bound_attention(self):
+            return original(self, *args, **kwargs)
+        # It writes "eager" into the configuration to get weights, and leaves it there. Our attention returns weights, so
+        # it may write into a copy: the attention modules, and the encoder and decoder that make masks, have the original.
+        config = self.model.config
+        self.model.config = copy.deepcopy(config)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            self.model.config = config
+
+    return generate
 
 
 def model_under_construction(inner: "PreTrainedModel") -> "PreTrainedModel | None":
@@ -507,6 +564,11 @@ def swap_class(
 
 
 # ---- Private names of transformers ----
+
+
+def is_this_attention(name: Any) -> bool:
+    """Whether the name of an attention implementation is ours, also for the paged cache of continuous batching."""
+    return isinstance(name, str) and name.removeprefix("paged|") == ATTENTION_NAME
 
 
 def attention_name(config: "PreTrainedConfig") -> str | None:
