@@ -36,6 +36,7 @@ from . import auto
 from .binding import has_bound_attention, is_converted
 from .convert import to_sparse_hopfield
 from .sites import Site, attention_sites
+from .uncalibrated import settle
 from .upstream import ATTENTION_NAME, attention_name, auto_model_mappings
 
 
@@ -190,6 +191,7 @@ def prepare_base(base: nn.Module, config: Any) -> None:
         if _base_loaded_by_name.get():
             _make_sparse(base, config.sparse_hopfield)
         check_base(base, config.sparse_hopfield)
+        settle(base)
 
 
 def check_base(base: nn.Module, settings: SparseHopfieldConfig) -> None:

@@ -14,6 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
 from ..retrieval_parameters import RetrievalParameters
+from . import uncalibrated
 from .families import uses_additive_masks
 from .sites import Site, attention_sites, configs_of, number_of_heads, shortened
 from .upstream import ATTENTION_NAME, attention_name, set_attention_name, set_own_attention_name
@@ -30,6 +31,8 @@ class LayerRetrieval(RetrievalParameters):
         source ([`SparseHopfieldConfig`]): The settings of the model, from which these are resolved.
     """
 
+    awaits_weights = uncalibrated = False  # see uncalibrated.py
+
     def __init__(self, name: str, settings: dict[str, Any], num_heads: int, source: SparseHopfieldConfig) -> None:
         super().__init__(num_heads, settings["alpha"], settings["beta"], source.learn_alpha, source.learn_beta)
         self.name = name
@@ -38,6 +41,14 @@ class LayerRetrieval(RetrievalParameters):
         self.tolerance = settings["tolerance"]
         self.backend = settings["backend"]
         self.patched_class: type[nn.Module] | None = None  # set if patches.py does the work
+
+    def set(self, *args: Any, **kwargs: Any) -> None:
+        super().set(*args, **kwargs)
+        self.awaits_weights = self.uncalibrated = False
+
+    def train(self, mode: bool = True) -> "LayerRetrieval":
+        self.uncalibrated = self.uncalibrated and not mode
+        return super().train(mode)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -214,7 +225,10 @@ def _attach(site: Site, retrieval: LayerRetrieval | None) -> None:
             learned = {name: value for name, value in old.state_dict().items() if name in retrieval.state_dict()}
             retrieval.load_state_dict(learned, strict=False)
         retrieval.train(site.module.training)
+        retrieval.awaits_weights = old is None and not site.module.training
+        retrieval.uncalibrated = getattr(old, "uncalibrated", False)
     setattr(site.module, ATTENTION_NAME, retrieval)
+    uncalibrated.note_weights(site.module)
 
 
 def _check_layer_names(sites: list[Site], model_name: str) -> None:

@@ -25,7 +25,7 @@ calls the original and does nothing else.
 | `PreTrainedModel.get_correct_attn_implementation` | first call while a model is built: a configuration with a `sparse_hopfield` entry selects this attention |
 | `PreTrainedModel.post_init` | last call while a model is built: each attention module gets its settings, or it raises |
 | `PreTrainedModel.set_attn_implementation` | the same later on; the original skips families that are not on the registry |
-| `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again |
+| `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again; dense weights that are loaded into a sparse model are noticed |
 | `PreTrainedModel.save_pretrained` | saves under the model type `sparse_hopfield`: the checkpoint loads as sparse or not at all |
 | `PreTrainedModel.push_to_hub` | pushes with a model card |
 | `PreTrainedModel.load_adapter` | a base that `from_pretrained` loads for an adapter is made sparse if the adapter says so |
@@ -291,11 +291,13 @@ def _add_to_attention_classes(model_class: type) -> None:
 def _bind_new_model(original: Method) -> Method:
     def post_init(self: "PreTrainedModel") -> None:
         from .binding import bind, requests_sparse_hopfield
+        from .uncalibrated import await_weights
 
         # Before transformers initialises the weights, since learned alpha and beta are among them; and only for the
         # outermost model, which knows all settings and all layers.
         if model_under_construction(self) is None and requests_sparse_hopfield(self):
             bind(self)
+            await_weights(self)
         original(self)
 
     return post_init
@@ -329,7 +331,9 @@ def _mentions_us(attn_implementation: str | dict | None) -> bool:
 def _initialize_missing(original: Method) -> Method:
     def initialize_weights(self: "PreTrainedModel", module: "nn.Module", *args: Any, **kwargs: Any) -> None:
         from ..retrieval_parameters import RetrievalParameters
+        from .uncalibrated import note_weights
 
+        note_weights(module)
         if isinstance(module, RetrievalParameters) and not is_initialized(module):
             parameters = module.named_parameters(recurse=False)
             module.reset_parameters(keep=[name for name, parameter in parameters if is_initialized(parameter)])
@@ -344,13 +348,14 @@ def _save_as_sparse(original: Method) -> Method:
         from .adapters import saving_adapters_of
         from .auto import as_sparse_class
         from .binding import has_sparse_retrieval
+        from .uncalibrated import noted_in_config
 
         if not has_sparse_retrieval(self):
             return original(self, save_directory, *args, **kwargs)
         push = kwargs.pop("push_to_hub", False) and kwargs.get("is_main_process", True)
         names = ("repo_id", "private", "revision", "create_pr", "commit_message")
         options = {name: kwargs.pop(name) for name in names if name in kwargs}
-        with as_sparse_class(self), saving_adapters_of(self):
+        with as_sparse_class(self), noted_in_config(self), saving_adapters_of(self):
             original(self, save_directory, *args, **kwargs)
         if push:
             from ..hub.push import push_saved
