@@ -286,6 +286,11 @@ def _make_sparse(base: nn.Module, settings: SparseHopfieldConfig) -> None:
             f"The base of this adapter retrieves sparsely, so attn_implementation={attention_name(base.config)!r} cannot be "
             "used for it. Leave attn_implementation out."
         )
+    if any(parameter.is_meta for parameter in base.parameters()):
+        raise ValueError(
+            f"Parts of {type(base).__name__} are offloaded to disk, where it cannot be made sparse for its adapter. Use a "
+            "device_map without 'disk', or load the adapter onto a sparse checkpoint: save `merge_and_unload()` once."
+        )
     if by_name or getattr(base, "hf_quantizer", None) is not None:  # which cannot become another class
         base.config.sparse_hopfield = settings
         base.set_attn_implementation(ATTENTION_NAME)

@@ -17,7 +17,7 @@ from peft import (
     get_peft_model,
 )
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM, TrainingArguments
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, TrainingArguments
 
 from hf_sparse_hopfield import SparseHopfieldConfig, calibrate, to_dense, to_sparse_hopfield
 from hf_sparse_hopfield.diagnostics import sparsity_report
@@ -261,3 +261,16 @@ def test_adapters_are_loaded_onto_bases_of_low_precision(tmp_path):
     # transformers' own integration rounds the weights of any adapter to bfloat16, peft keeps them
     loaded = AutoPeftModel.from_pretrained(tmp_path / "adapter", dtype=torch.bfloat16)
     torch.testing.assert_close(logits(loaded), logits(model))
+
+
+def test_a_base_that_is_offloaded_to_disk_is_refused(tmp_path):
+    tiny_model("llama").save_pretrained(tmp_path / "dense")
+    base = to_sparse_hopfield(AutoModelForCausalLM.from_pretrained(tmp_path / "dense"))
+    get_peft_model(base, lora(target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
+    devices = dict.fromkeys(
+        ("model.embed_tokens", "model.layers.0", "model.norm", "model.rotary_emb", "lm_head"), "cpu"
+    )
+    with pytest.raises(ValueError, match="device_map without 'disk'"):
+        AutoModelForCausalLM.from_pretrained(
+            tmp_path / "adapter", device_map={**devices, "model.layers.1": "disk"}, offload_folder=tmp_path / "offload"
+        )

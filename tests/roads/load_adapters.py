@@ -67,7 +67,7 @@ def load(folder: Path, plugin: bool) -> dict[str, dict[str, Any]]:
 
     def into_dense(adapter):
         base = AutoModelForSequenceClassification.from_pretrained(folder / "dense")
-        model = peft.get_peft_model(base, peft.LoraConfig(target_modules=["query", "value"]))
+        model = peft.get_peft_model(base, peft.LoraConfig(target_modules=["query", "value"], r=2))
         model.load_adapter(adapter, "default")
 
     ways = {
