@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -104,9 +104,7 @@ def observed(model: nn.Module, observer: Observer) -> Iterator[dict[str, Retriev
 
     ```
     """
-    names = {
-        module: _layer_name(path) for path, module in model.named_modules() if isinstance(module, RetrievalParameters)
-    }
+    names = {module: _layer_name(path) for path, module in _retrieval_parameters(model)}
     if not names:
         raise ValueError(
             f"{type(model).__name__} has no layer that retrieves sparsely; convert it with to_sparse_hopfield."
@@ -120,6 +118,17 @@ def observed(model: nn.Module, observer: Observer) -> Iterator[dict[str, Retriev
         frame.active = False
         # contexts of generators need not end in the order in which they began
         _FRAMES.set(tuple(other for other in _FRAMES.get() if other is not frame))
+
+
+def _retrieval_parameters(model: nn.Module) -> Iterator[tuple[str, RetrievalParameters]]:
+    """The alpha and beta of each layer. Where adapters of peft have their own, the layer calls the module around them."""
+    wrapped: set[nn.Module] = set()
+    for path, module in model.named_modules():
+        if isinstance(getattr(module, "original_module", None), RetrievalParameters):
+            wrapped.update(module.modules())
+            yield path, cast(RetrievalParameters, module)  # it passes on all that an observer reads
+        elif isinstance(module, RetrievalParameters) and module not in wrapped:
+            yield path, module
 
 
 def _layer_name(path: str) -> str:

@@ -275,11 +275,17 @@ class _First:
 
 
 def _sparse_sites(model: PreTrainedModel) -> list[Site]:
-    return [
-        site
-        for site in attention_sites(model)
-        if isinstance(getattr(site.module, "sparse_hopfield", None), LayerRetrieval)
-    ]
+    found = []
+    for site in attention_sites(model):
+        retrieval = getattr(site.module, "sparse_hopfield", None)
+        if isinstance(retrieval, LayerRetrieval):
+            found.append(site)
+        elif retrieval is not None:
+            raise ValueError(
+                f"adapters of {type(model).__name__} have their own alpha and beta in {site.name!r} ({type(retrieval).__name__}): "
+                "calibrate the model before adapters are added to it."
+            )
+    return found
 
 
 def _has_heads(site: Site) -> bool:

@@ -13,8 +13,9 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from ..configuration import SparseHopfieldConfig
-from ..observation import retrieve_with
+from ..observation import look_at, retrieve_with
 from ..retrieval import retrieve
+from . import uncalibrated
 from .binding import LayerRetrieval, check_current, resolve
 from .families import Kind, uses_additive_masks
 from .sites import Site, settings_of
@@ -240,6 +241,8 @@ def _retrieval_of(module: torch.nn.Module) -> LayerRetrieval | None:
     if retrieval is not _UNBOUND:
         if retrieval is not None and not torch.compiler.is_compiling():
             check_current(module, retrieval)
+        if retrieval is not None and retrieval.uncalibrated and look_at(retrieval) is None:
+            uncalibrated.warn()
         return retrieval
     # An attention module outside of a model has settings only if they do not depend on its place in the model.
     config = getattr(module, "config", None)

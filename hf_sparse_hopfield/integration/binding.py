@@ -22,6 +22,7 @@ from ..backends import available_backends
 from ..checks import check_choice, shown
 from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
 from ..retrieval_parameters import RetrievalParameters
+from . import uncalibrated
 from .families import uses_additive_masks
 from .sites import (
     Site,
@@ -60,6 +61,7 @@ class LayerRetrieval(RetrievalParameters):
     # The configurations around the module, nearest first, each with the settings it had when they were resolved.
     stated: Sequence[tuple[PreTrainedConfig, Any]] = ()
     guard: RemovableHandle | None = None  # of the hook that checks the name of the attention
+    awaits_weights = uncalibrated = False  # see uncalibrated.py
 
     def __init__(self, name: str, settings: dict[str, Any], num_heads: int, source: SparseHopfieldConfig) -> None:
         super().__init__(num_heads, settings["alpha"], settings["beta"], source.learn_alpha, source.learn_beta)
@@ -73,6 +75,14 @@ class LayerRetrieval(RetrievalParameters):
     def remember(self, configs: Iterable[PreTrainedConfig]) -> None:
         """Note which settings the configurations around the module have now, for [`check_current`]."""
         self.stated = [(config, getattr(config, ATTENTION_NAME, None)) for config in configs]
+
+    def set(self, *args: Any, **kwargs: Any) -> None:
+        super().set(*args, **kwargs)
+        self.awaits_weights = self.uncalibrated = False
+
+    def train(self, mode: bool = True) -> "LayerRetrieval":
+        self.uncalibrated = self.uncalibrated and not mode
+        return super().train(mode)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -384,7 +394,10 @@ def _attach(site: Site, retrieval: LayerRetrieval | None) -> None:
         retrieval.train(site.module.training)
         if site.kind.registry and isinstance(getattr(site.module, "config", None), PreTrainedConfig):
             retrieval.guard = site.module.register_forward_pre_hook(check_selected)
+        retrieval.awaits_weights = old is None and not site.module.training
+        retrieval.uncalibrated = getattr(old, "uncalibrated", False)
     setattr(site.module, ATTENTION_NAME, retrieval)
+    uncalibrated.note_weights(site.module)
 
 
 def _detach(module: nn.Module) -> LayerRetrieval | None:

@@ -18,6 +18,7 @@ from ..backends.masks import MASKED_BELOW
 from ..functional import entmax
 from ..observation import look_at
 from ..retrieval import retrieve
+from . import uncalibrated
 from .binding import LayerRetrieval, check_current
 from .families import Kind, classify
 from .upstream import ATTENTION_NAME, Method, replace_global, wrap_method
@@ -213,6 +214,8 @@ def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:
         from .observed_patches import ObservedSoftmax
 
         return ObservedSoftmax(look, kind, retrieval.num_heads)
+    if retrieval.uncalibrated:
+        uncalibrated.warn()
     beta, alpha = retrieval()
     return SparseSoftmax(beta, alpha, kind, retrieval.name)
 

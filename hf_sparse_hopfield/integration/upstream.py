@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Everything that reaches into transformers, accelerate and huggingface_hub: the one file that a new release can break.
+"""Everything that reaches into transformers, accelerate, peft and huggingface_hub: the one file that a new release can break.
 
 The rest of the package uses public names only, or the functions below. What they do with them lives elsewhere: a wrapper
 here is thin and calls `binding.py`, `auto.py` or `hub/push.py`. At module level this file imports the standard library
@@ -11,9 +11,10 @@ at import. All names below exist in transformers 5.3 to 5.23; the tests pass wit
 wrapped here, an `ImportError` names it.
 
 **Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
-modelling code, so registration waits for three modules: `transformers.modeling_utils` (attention),
-`transformers.models.auto.configuration_auto` (model types) and `transformers.trainer`. Considered: importing them at once,
-which costs seconds, and entry points, which transformers does not have.
+modelling code, so registration waits for four modules: `transformers.modeling_utils` (attention),
+`transformers.models.auto.configuration_auto` (model types), `transformers.trainer` and `peft.auto`, the last of peft's
+modules that is needed. Considered: importing them at once, which costs seconds, and entry points, which transformers does
+not have.
 
 **Wrapped methods.** Public registries alone are not enough: a family that computes softmax itself accepts the name of our
 attention and runs dense, and transformers does not save that name. For models without sparse retrieval each wrapper
@@ -25,13 +26,22 @@ calls the original and does nothing else.
 | `PreTrainedModel._check_and_adjust_attn_implementation` | first call while a model is built: a configuration with a `sparse_hopfield` entry selects this attention, and a converted one no other |
 | `PreTrainedModel.post_init` | last call while a model is built: each attention module gets its settings, or it raises |
 | `PreTrainedModel.set_attn_implementation` | both later on; the original skips families that are not on the registry |
-| `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again |
+| `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again; dense weights that are loaded into a sparse model are noticed |
 | `PreTrainedModel.save_pretrained` | saves under the model type `sparse_hopfield`: the checkpoint loads as sparse or not at all |
 | `PreTrainedModel.push_to_hub` | pushes with a model card |
+| `PreTrainedModel.load_adapter` | a base that `from_pretrained` loads for an adapter is made sparse if the adapter says so |
 | `Trainer.init_hf_repo` | explains a Hub error before training starts |
 | `Trainer.create_model_card` | adds our section to the Trainer's card |
 | `Trainer.push_to_hub` | explains a Hub error and names the command that retries |
 | `Trainer._push_from_checkpoint` | copies the remote code that the Trainer leaves out, and reports pushes that fail in the background |
+| `PeftConfigMixin.save_pretrained` | records in `adapter_config.json` that the base is sparse, in the one write of that file |
+| `PeftConfigMixin.from_peft_type` | reads that record, before peft drops an entry that it does not know |
+| `PeftModel.save_pretrained` | the settings to record are those of the base at that moment |
+| `PeftModel.__init__` | the base fits the record, or it raises; learned alpha and beta are trained |
+| `PeftModel.add_adapter` | the same for another adapter that learns a prompt |
+| `PeftModel.load_adapter` | the same for weights that are loaded into an adapter that exists |
+| `BaseTuner.inject_adapter` | the same for adapters that transformers puts into a model without a `PeftModel` |
+| `_BaseAutoPeftModel.from_pretrained` | the base that it loads for an adapter is made sparse if the adapter says so |
 
 `patches.py` also wraps with [`wrap_method`] the forward of attention classes that compute softmax themselves, and BigBird's
 `set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there.
@@ -53,6 +63,7 @@ calls the original and does nothing else.
 | `transformers.models.auto.auto_factory` | `_model_mapping` | find the Auto classes that load a model | none leads from an Auto class to its mapping |
 | `transformers.trainer` | `_push_from_checkpoint` | wrapped, see above | `on_save` callbacks run after the push |
 | `transformers.trainer` | `_prepare_inputs` | move a batch to the device and dtype of the model | `accelerate.utils.send_to_device` does not cast for DeepSpeed |
+| `peft.auto` | `_BaseAutoPeftModel` | wrapped, see above | each `AutoPeftModelFor...` inherits the method from it |
 | `accelerate.accelerator` | `_is_accelerate_prepared` | train a model in parallel that was evaluated before | `Accelerator.free_memory` keeps the mark |
 
 Also here: [`swap_class`] assigns `model.__class__`, [`set_config_class`] `config.__class__`, [`name_auto_class`] writes into the
@@ -67,7 +78,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
@@ -77,6 +88,7 @@ from ..version import __version__
 
 
 if TYPE_CHECKING:
+    from peft import PeftConfig, PeftModel
     from torch import Tensor, nn
     from transformers import PreTrainedConfig, PreTrainedModel, Trainer
 
@@ -155,10 +167,17 @@ def _register_trainer() -> None:
     wrap_trainer(sys.modules["transformers.trainer"].Trainer)
 
 
+def _register_adapters() -> None:
+    for module, wrappers in _ADAPTER_WRAPPERS.items():
+        for (class_name, name), make_wrapper in wrappers.items():
+            wrap_method(getattr(sys.modules[module], class_name), name, make_wrapper)
+
+
 _WAITING: dict[str, Callable[[], None]] = {
     "transformers.modeling_utils": _register_attention,
     "transformers.models.auto.configuration_auto": _register_model_types,
     "transformers.trainer": _register_trainer,
+    "peft.auto": _register_adapters,
 }
 
 
@@ -199,7 +218,7 @@ def wrap_method(cls: type, name: str, make_wrapper: Callable[[Method], Method]) 
 
     Args:
         cls (`type`): The class. A wrapper that it inherits does not count: it gets its own, around the original.
-        name (`str`): Name of the method.
+        name (`str`): Name of the method. It may be a class method that `cls` itself defines.
         make_wrapper (`Callable`): Takes the original method and returns the one that replaces it.
     """
     if not hasattr(cls, name):
@@ -208,7 +227,7 @@ def wrap_method(cls: type, name: str, make_wrapper: Callable[[Method], Method]) 
             f"hf_sparse_hopfield {__version__} wraps {cls.__name__}.{name}, which {cls.__module__} of this release does "
             f"not have: {installed}. Install an older release, or a newer hf_sparse_hopfield."
         )
-    if hasattr(vars(cls).get(name), _ORIGINAL):
+    if hasattr(getattr(vars(cls).get(name), "__func__", vars(cls).get(name)), _ORIGINAL):
         return
     original = original_method(cls, name)
     wrapper = functools.wraps(original)(make_wrapper(original))
@@ -293,11 +312,13 @@ def _add_to_attention_classes(model_class: type) -> None:
 def _bind_new_model(original: Method) -> Method:
     def post_init(self: "PreTrainedModel") -> None:
         from .binding import bind, requests_sparse_hopfield
+        from .uncalibrated import await_weights
 
         # Before transformers initialises the weights, since learned alpha and beta are among them; and only for the
         # outermost model, which knows all settings and all layers.
         if model_under_construction(self) is None and requests_sparse_hopfield(self):
             bind(self)
+            await_weights(self)
         original(self)
 
     return post_init
@@ -334,7 +355,9 @@ def _mentions_us(attn_implementation: str | dict | None) -> bool:
 def _initialize_missing(original: Method) -> Method:
     def initialize_weights(self: "PreTrainedModel", module: "nn.Module", *args: Any, **kwargs: Any) -> None:
         from ..retrieval_parameters import RetrievalParameters
+        from .uncalibrated import note_weights
 
+        note_weights(module)
         if isinstance(module, RetrievalParameters) and not is_initialized(module):
             parameters = module.named_parameters(recurse=False)
             module.reset_parameters(keep=[name for name, parameter in parameters if is_initialized(parameter)])
@@ -346,8 +369,10 @@ def _initialize_missing(original: Method) -> Method:
 
 def _save_as_sparse(original: Method) -> Method:
     def save_pretrained(self: "PreTrainedModel", save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        from .adapters import saving_adapters_of
         from .auto import as_sparse_class
         from .binding import check_saved_settings, has_sparse_retrieval
+        from .uncalibrated import noted_in_config
 
         if not has_sparse_retrieval(self):
             return original(self, save_directory, *args, **kwargs)
@@ -355,7 +380,7 @@ def _save_as_sparse(original: Method) -> Method:
         push = kwargs.pop("push_to_hub", False) and kwargs.get("is_main_process", True)
         names = ("repo_id", "private", "revision", "create_pr", "commit_message")
         options = {name: kwargs.pop(name) for name in names if name in kwargs}
-        with as_sparse_class(self):
+        with as_sparse_class(self), noted_in_config(self), saving_adapters_of(self):
             original(self, save_directory, *args, **kwargs)
         if push:
             from ..hub.push import push_saved
@@ -378,6 +403,17 @@ def _push_with_card(original: Method) -> Method:
     return push_to_hub
 
 
+def _load_adapter_and_base(original: Method) -> Method:
+    def load_adapter(self: "PreTrainedModel", *args: Any, **kwargs: Any) -> Any:
+        from .adapters import base_loaded_by_name
+
+        # `from_pretrained` passes how it has loaded the base; users have nothing to pass here
+        with nullcontext() if kwargs.get("load_config") is None else base_loaded_by_name():
+            return original(self, *args, **kwargs)
+
+    return load_adapter
+
+
 _MODEL_WRAPPERS = {
     "from_pretrained": _refuse_dense_config,
     "_check_and_adjust_attn_implementation": _select_attention,
@@ -386,6 +422,7 @@ _MODEL_WRAPPERS = {
     "_initialize_weights": _initialize_missing,
     "save_pretrained": _save_as_sparse,
     "push_to_hub": _push_with_card,
+    "load_adapter": _load_adapter_and_base,
 }
 
 
@@ -478,6 +515,110 @@ def _keep_attention(original: Method) -> Method:
             self.model.config = config
 
     return generate
+
+
+def _save_adapter_config(original: Method) -> Method:
+    def save_pretrained(self: "PeftConfig", save_directory: str, **kwargs: Any) -> None:
+        from .adapters import config_to_save, loadable_class
+
+        if kwargs.get("auto_mapping_dict") is not None:
+            kwargs["auto_mapping_dict"] = loadable_class(kwargs["auto_mapping_dict"])
+        original(config_to_save(self), save_directory, **kwargs)
+
+    return save_pretrained
+
+
+def _read_adapter_config(original: Method) -> Method:
+    def from_peft_type(cls: "type[PeftConfig]", **kwargs: Any) -> "PeftConfig":
+        from .adapters import split_entries
+
+        kwargs, settings = split_entries(kwargs)
+        config = original(cls, **kwargs)
+        setattr(config, ATTENTION_NAME, settings)
+        return config
+
+    return from_peft_type
+
+
+def _save_adapters(original: Method) -> Method:
+    def save_pretrained(self: "PeftModel", *args: Any, **kwargs: Any) -> None:
+        from .adapters import saving_adapters_of
+
+        with saving_adapters_of(self.get_base_model()):
+            original(self, *args, **kwargs)
+
+    return save_pretrained
+
+
+def _check_first_adapter(original: Method) -> Method:
+    def __init__(self: "PeftModel", model: "nn.Module", peft_config: "PeftConfig", *args: Any, **kwargs: Any) -> None:
+        from .adapters import prepare_base
+
+        prepare_base(model, peft_config)
+        original(self, model, peft_config, *args, **kwargs)
+
+    return __init__
+
+
+def _check_prompt(original: Method) -> Method:
+    def add_adapter(
+        self: "PeftModel", adapter_name: str, peft_config: "PeftConfig", *args: Any, **kwargs: Any
+    ) -> None:
+        from .adapters import prepare_base
+
+        if peft_config.is_prompt_learning:  # others are injected, see below
+            prepare_base(self.base_model, peft_config)
+        original(self, adapter_name, peft_config, *args, **kwargs)
+
+    return add_adapter
+
+
+def _check_loaded_weights(original: Method) -> Method:
+    def load_adapter(self: "PeftModel", model_id: Any, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
+        from .adapters import check_saved_adapter
+
+        if adapter_name in self.peft_config:  # otherwise peft reads the configuration, and the adapter is added
+            check_saved_adapter(self.get_base_model(), model_id)
+        return original(self, model_id, adapter_name, *args, **kwargs)
+
+    return load_adapter
+
+
+def _check_injected(original: Method) -> Method:
+    def inject_adapter(self: Any, model: "nn.Module", adapter_name: str, *args: Any, **kwargs: Any) -> None:
+        from .adapters import prepare_base
+
+        prepare_base(model, self.peft_config[adapter_name])
+        original(self, model, adapter_name, *args, **kwargs)
+
+    return inject_adapter
+
+
+def _load_base_and_adapter(original: Method) -> Method:
+    def from_pretrained(cls: type, *args: Any, **kwargs: Any) -> "PeftModel":
+        from .adapters import base_loaded_by_name
+
+        with base_loaded_by_name():
+            return original(cls, *args, **kwargs)
+
+    return from_pretrained
+
+
+# By module: class and method.
+_ADAPTER_WRAPPERS = {
+    "peft.config": {
+        ("PeftConfigMixin", "save_pretrained"): _save_adapter_config,
+        ("PeftConfigMixin", "from_peft_type"): _read_adapter_config,
+    },
+    "peft.peft_model": {
+        ("PeftModel", "save_pretrained"): _save_adapters,
+        ("PeftModel", "__init__"): _check_first_adapter,
+        ("PeftModel", "add_adapter"): _check_prompt,
+        ("PeftModel", "load_adapter"): _check_loaded_weights,
+    },
+    "peft.tuners.tuners_utils": {("BaseTuner", "inject_adapter"): _check_injected},
+    "peft.auto": {("_BaseAutoPeftModel", "from_pretrained"): _load_base_and_adapter},
+}
 
 
 def model_under_construction(inner: "PreTrainedModel") -> "PreTrainedModel | None":

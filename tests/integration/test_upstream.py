@@ -1,7 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The contract with transformers and accelerate: versions, import hook, wrapped methods, class swap, private names."""
+"""The contract with transformers, accelerate and peft: versions, import hook, wrapped methods, class swap, private names."""
 
 import ast
+import importlib
 import importlib.util
 import inspect
 import re
@@ -25,7 +26,7 @@ from ..tiny_models import tiny_inputs, tiny_model, tiny_output
 
 
 PACKAGE = Path(hf_sparse_hopfield.__file__).parent
-LIBRARIES = ("transformers", "accelerate", "huggingface_hub")
+LIBRARIES = ("transformers", "accelerate", "huggingface_hub", "peft")
 # The modules of the libraries whose objects we handle.
 LIBRARY_MODULES = (
     "transformers.cache_utils",
@@ -44,6 +45,11 @@ LIBRARY_MODULES = (
     "accelerate.data_loader",
     "accelerate.state",
     "accelerate.utils.other",
+    "peft.auto",
+    "peft.config",
+    "peft.peft_model",
+    "peft.tuners.tuners_utils",
+    "peft.utils.other",
 )
 # What the author of any model of transformers writes or calls; our own models are such models.
 MODEL_INTERFACE = {"_init_weights", "_gradient_checkpointing_func", "_no_split_modules"}
@@ -195,16 +201,30 @@ def test_a_method_that_a_release_has_dropped_is_named():
 
 
 def test_the_documented_methods_are_wrapped():
-    documented = set(re.findall(r"^\| `((?:PreTrainedModel|Trainer)\.\w+)` \|", upstream.__doc__, re.MULTILINE))
-    wrapped = {f"PreTrainedModel.{name}" for name in upstream._MODEL_WRAPPERS}
-    wrapped |= {f"Trainer.{name}" for name in upstream._TRAINER_WRAPPERS}
-    assert documented == wrapped
-    for method in wrapped:
-        owner, name = method.split(".")
-        owner = getattr(transformers, owner)
-        method = getattr(getattr(owner, name), "__func__", getattr(owner, name))  # the function of a class method
+    wrapped = {("transformers", "PreTrainedModel", name) for name in upstream._MODEL_WRAPPERS}
+    wrapped |= {("transformers", "Trainer", name) for name in upstream._TRAINER_WRAPPERS}
+    wrapped |= {(module, *method) for module, methods in upstream._ADAPTER_WRAPPERS.items() for method in methods}
+    documented = set(re.findall(r"^\| `(\w+\.\w+)` \| [^`|]", upstream.__doc__, re.MULTILINE))
+    assert documented == {f"{owner}.{name}" for _, owner, name in wrapped}
+    for module, owner, name in wrapped:
+        owner = getattr(importlib.import_module(module), owner)
+        method = getattr(getattr(owner, name), "__func__", getattr(owner, name))
         assert original_method(owner, name) is not method
         assert inspect.signature(method) == inspect.signature(original_method(owner, name))
+
+
+def test_a_class_method_is_wrapped_once():
+    class Named:
+        @classmethod
+        def made(cls, x):
+            return cls.__name__, x
+
+    class Child(Named):
+        pass
+
+    for _ in range(2):
+        wrap_method(Named, "made", lambda original: lambda cls, x: original(cls, 2 * x))
+    assert Named.made(1) == ("Named", 2) and Child.made(1) == ("Child", 2)
 
 
 def test_the_outer_model_is_found_while_it_builds_another_one():
