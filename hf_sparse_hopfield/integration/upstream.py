@@ -11,8 +11,9 @@ at import. All names below exist in transformers 5.3 to 5.23; the tests pass wit
 wrapped here, an `ImportError` names it.
 
 **Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
-modelling code, so registration waits for three modules: `transformers.modeling_utils` (attention),
-`transformers.models.auto.configuration_auto` (model types) and `transformers.trainer`. Considered: importing them at once,
+modelling code, so registration waits for the modules in `_WAITING`: `transformers.modeling_utils` (attention),
+`transformers.models.auto.configuration_auto` (model types), two of `transformers.generation.continuous_batching`, and
+`transformers.trainer`. Considered: importing them at once,
 which costs seconds, and entry points, which transformers does not have.
 
 **Wrapped methods.** Public registries alone are not enough: a family that computes softmax itself accepts the name of our
@@ -27,6 +28,8 @@ calls the original and does nothing else.
 | `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again |
 | `PreTrainedModel.save_pretrained` | saves under the model type `sparse_hopfield`: the checkpoint loads as sparse or not at all |
 | `PreTrainedModel.push_to_hub` | pushes with a model card |
+| `ContinuousBatchingManager.switch_to_cb_friendly_attn` | the original knows eager, sdpa and flash attention, and switches to flash attention where it is installed: a sparse model keeps its attention |
+| `ModelRunner.compute_batch` | tells the mask function that a continuous batch runs: it needs no mask |
 | `Trainer.init_hf_repo` | explains a Hub error before training starts |
 | `Trainer.create_model_card` | adds our section to the Trainer's card |
 | `Trainer.push_to_hub` | explains a Hub error and names the command that retries |
@@ -151,9 +154,21 @@ def _register_trainer() -> None:
     wrap_trainer(sys.modules["transformers.trainer"].Trainer)
 
 
+def _register_continuous_batching() -> None:
+    manager = sys.modules[f"{_CONTINUOUS_BATCHING}.continuous_api"].ContinuousBatchingManager
+    wrap_method(manager, "switch_to_cb_friendly_attn", _keep_attention)
+
+
+def _register_model_runner() -> None:
+    wrap_method(sys.modules[f"{_CONTINUOUS_BATCHING}.model_runner"].ModelRunner, "compute_batch", _without_mask)
+
+
+_CONTINUOUS_BATCHING = "transformers.generation.continuous_batching"
 _WAITING: dict[str, Callable[[], None]] = {
     "transformers.modeling_utils": _register_attention,
     "transformers.models.auto.configuration_auto": _register_model_types,
+    f"{_CONTINUOUS_BATCHING}.continuous_api": _register_continuous_batching,
+    f"{_CONTINUOUS_BATCHING}.model_runner": _register_model_runner,
     "transformers.trainer": _register_trainer,
 }
 
@@ -360,6 +375,30 @@ _MODEL_WRAPPERS = {
     "save_pretrained": _save_as_sparse,
     "push_to_hub": _push_with_card,
 }
+
+
+def _keep_attention(original: Method) -> Method:
+    def switch_to_cb_friendly_attn(
+        self: Any, model: "PreTrainedModel", auto_switch_to_flash: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        from .binding import has_bound_attention
+        from .paged import check_paged
+
+        if not has_bound_attention(model):
+            return original(self, model, auto_switch_to_flash, *args, **kwargs)
+        check_paged(model)
+
+    return switch_to_cb_friendly_attn
+
+
+def _without_mask(original: Method) -> Method:
+    def compute_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from .paged import continuous_batch
+
+        with continuous_batch():
+            return original(self, *args, **kwargs)
+
+    return compute_batch
 
 
 def wrap_trainer(trainer_class: type) -> None:
