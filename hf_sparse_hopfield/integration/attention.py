@@ -26,7 +26,7 @@ from .upstream import ATTENTION_NAME, attentions_are_captured
 # which comes with them, leaves.
 _HARMLESS = frozenset(
     "position_ids cache_position use_cache past_key_values max_length_q max_length_k num_items_in_batch layer_idx "
-    "deterministic indices block_indices logits_to_keep labels mm_token_type_ids token_type_ids".split()
+    "deterministic indices block_indices logits_to_keep labels mm_token_type_ids token_type_ids tokenizer".split()
 )
 _HARMLESS_PREFIXES = ("output_", "return_")  # what the model returns
 
@@ -99,8 +99,11 @@ def sparse_hopfield_attention_forward(
     options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "softcap": softcap, "sinks": s_aux}
     options["return_weights"] = bool(output_attentions) or attentions_are_captured()
     if cache is not None:
-        lengths = (cu_seq_lens_q, cu_seq_lens_k)
-        return _paged(module, query, key, value, cache, lengths, options, {"position_bias": position_bias, **kwargs})
+        if position_bias is not None:
+            raise ValueError(
+                f"{type(module).__name__} passes position_bias, which continuous batching does not support."
+            )
+        return _paged(module, query, key, value, cache, (cu_seq_lens_q, cu_seq_lens_k), options, kwargs)
     if in_continuous_batch():
         raise ValueError(
             f"{type(module).__name__} does not pass the paged cache of continuous batching to its attention, so that its "

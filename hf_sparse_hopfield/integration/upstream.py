@@ -12,8 +12,8 @@ wrapped here, an `ImportError` names it.
 
 **Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
 modelling code, so registration waits for the modules in `_WAITING`: `transformers.modeling_utils` (attention),
-`transformers.models.auto.configuration_auto` (model types), two of `transformers.generation.continuous_batching`, and
-`transformers.trainer`. Considered: importing them at once,
+`transformers.models.auto.configuration_auto` (model types), two of `transformers.generation.continuous_batching`, the
+model manager of `transformers serve`, and `transformers.trainer`. Considered: importing them at once,
 which costs seconds, and entry points, which transformers does not have.
 
 **Wrapped methods.** Public registries alone are not enough: a family that computes softmax itself accepts the name of our
@@ -36,7 +36,8 @@ calls the original and does nothing else.
 | `Trainer._push_from_checkpoint` | copies the remote code that the Trainer leaves out, and reports pushes that fail in the background |
 
 `patches.py` also wraps with [`wrap_method`] the forward of attention classes that compute softmax themselves, and BigBird's
-`set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there.
+`set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there, and here the
+`transformers` in which `transformers serve` looks up the class that a checkpoint names: it finds the sparse ones, too.
 
 **Private names.**
 
@@ -163,14 +164,34 @@ def _register_model_runner() -> None:
     wrap_method(sys.modules[f"{_CONTINUOUS_BATCHING}.model_runner"].ModelRunner, "compute_batch", _without_mask)
 
 
+def _register_serving() -> None:
+    manager = sys.modules[_MODEL_MANAGER]
+    replace_global(manager, "transformers", _WithSparseClasses(manager.transformers))
+
+
+_MODEL_MANAGER = "transformers.cli.serving.model_manager"
 _CONTINUOUS_BATCHING = "transformers.generation.continuous_batching"
 _WAITING: dict[str, Callable[[], None]] = {
     "transformers.modeling_utils": _register_attention,
     "transformers.models.auto.configuration_auto": _register_model_types,
     f"{_CONTINUOUS_BATCHING}.continuous_api": _register_continuous_batching,
     f"{_CONTINUOUS_BATCHING}.model_runner": _register_model_runner,
+    _MODEL_MANAGER: _register_serving,
     "transformers.trainer": _register_trainer,
 }
+
+
+class _WithSparseClasses(ModuleType):
+    """The module `transformers` together with the sparse model classes, which `auto.py` makes on demand."""
+
+    def __init__(self, original: ModuleType) -> None:
+        super().__init__(original.__name__, original.__doc__)
+        self.original = original
+
+    def __getattr__(self, name: str) -> Any:
+        from . import auto
+
+        return getattr(auto if name.startswith(auto.PREFIX) else self.original, name)
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
