@@ -13,6 +13,7 @@ import pytest
 import torch
 import transformers
 from torch import nn
+from transformers.generation.continuous_batching import continuous_api, model_runner
 
 import hf_sparse_hopfield
 from hf_sparse_hopfield import to_sparse_hopfield
@@ -193,6 +194,27 @@ def test_the_documented_methods_are_wrapped():
         owner = getattr(transformers, owner)
         assert original_method(owner, name) is not getattr(owner, name)
         assert inspect.signature(getattr(owner, name)) == inspect.signature(original_method(owner, name))
+
+
+def test_continuous_batching_is_wrapped():
+    wrapped = [
+        (continuous_api.ContinuousBatchingManager, "switch_to_cb_friendly_attn"),
+        (model_runner.ModelRunner, "compute_batch"),
+    ]
+    for owner, name in wrapped:
+        assert f"| `{owner.__name__}.{name}` |" in upstream.__doc__
+        assert original_method(owner, name) is not getattr(owner, name)
+
+
+def test_serving_finds_sparse_classes_and_all_others():
+    pytest.importorskip("uvicorn", reason="needs pip install 'transformers[serving]'")
+    from transformers.cli.serving import model_manager
+
+    namespace = model_manager.transformers
+    assert namespace.SparseHopfieldLlamaForCausalLM is type(to_sparse_hopfield(tiny_model("llama")))
+    assert namespace.LlamaForCausalLM is transformers.LlamaForCausalLM
+    with pytest.raises(AttributeError, match="SparseHopfieldNothing"):
+        _ = namespace.SparseHopfieldNothing
 
 
 def test_the_outer_model_is_found_while_it_builds_another_one():
