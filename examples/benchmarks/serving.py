@@ -1,14 +1,18 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Continuous batching with dense (`sdpa`) and with sparse Hopfield attention: tokens per second in turns, and peak memory.
 
+On a machine that does other work, look at the ratio of the processor time.
+
 python examples/benchmarks/serving.py --model path/to/SmolLM2-135M
 python examples/benchmarks/serving.py --model path/to/converted --requests 32 --prompt 64 512 --new 64 --output results
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -22,7 +26,6 @@ from transformers import (
 )
 
 from hf_sparse_hopfield import SparseHopfieldConfig, to_dense, to_sparse_hopfield
-from hf_sparse_hopfield.benchmark import time_interleaved
 
 
 ATTENTIONS = ("sdpa", "sparse_hopfield")
@@ -38,7 +41,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--prompt", type=int, nargs=2, default=(32, 256), help="fewest and most tokens of a prompt")
     parser.add_argument("--new", type=int, default=32, help="number of new tokens of each request")
     parser.add_argument("--batch_tokens", type=int, default=512, help="most tokens of a step")
-    parser.add_argument("--seconds", type=float, default=60.0, help="approximate time of the measurement")
+    parser.add_argument("--rounds", type=int, default=5, help="number of times that each attention has its turn")
     parser.add_argument("--threads", type=int, help="number of torch threads")
     parser.add_argument("--output", type=Path, help="folder for the results")
     parser.add_argument(
@@ -80,6 +83,21 @@ def serve(model: PreTrainedModel, arguments: argparse.Namespace) -> list[list[in
     return tokens
 
 
+def measure(models: dict[str, PreTrainedModel], arguments: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    """Median seconds on the clock and of the processor, for each model. They take turns."""
+    seconds: dict[str, list[tuple[float, float]]] = {attention: [] for attention in models}
+    for turn in range(arguments.rounds + 1):
+        for attention, model in models.items():
+            wall, processor = time.perf_counter(), time.process_time()
+            serve(model, arguments)
+            if turn:  # the first one warms up
+                seconds[attention].append((time.perf_counter() - wall, time.process_time() - processor))
+    return {
+        attention: (statistics.median(wall), statistics.median(processor))
+        for attention, (wall, processor) in ((name, zip(*pairs, strict=True)) for name, pairs in seconds.items())
+    }
+
+
 def peak_memory(arguments: argparse.Namespace) -> float:
     """Peak memory in MiB beyond the loaded model, in this process."""
 
@@ -112,21 +130,17 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.memory_of:
         print(peak_memory(arguments))
         return 0
-    models = {attention: load(arguments, attention) for attention in ATTENTIONS}
-    calls = {attention: (lambda model=model: serve(model, arguments)) for attention, model in models.items()}
-    times = time_interleaved(calls, arguments.seconds)
+    times = measure({attention: load(arguments, attention) for attention in ATTENTIONS}, arguments)
     memory = {attention: memory_in_a_process(attention, argv) for attention in ATTENTIONS}
     count = arguments.requests * arguments.new
-    for attention in ATTENTIONS:
-        mebibytes = "unknown" if memory[attention] is None else f"{memory[attention]:.0f} MiB"
-        print(f"{attention}: {count / times[attention]:.1f} new tokens/s, peak memory {mebibytes}")
-    ratio = times["sdpa"] / times["sparse_hopfield"]
-    print(
-        f"ratio {ratio:.2f} ({arguments.requests} requests, prompts of {arguments.prompt} tokens, {arguments.new} new)"
-    )
+    for attention, (wall, processor) in times.items():
+        peak = "unknown" if memory[attention] is None else f"{memory[attention]:.0f} MiB"
+        print(f"{attention}: {count / wall:.1f} new tokens/s, {processor:.2f} s of processor time, peak memory {peak}")
+    ratios = [dense / sparse for dense, sparse in zip(times["sdpa"], times["sparse_hopfield"], strict=True)]
+    print(f"sdpa / sparse_hopfield: time {ratios[0]:.2f}, processor time {ratios[1]:.2f}")
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)
-        results = {**vars(arguments), "seconds": times, "memory": memory, "ratio": ratio}
+        results = {**vars(arguments), "seconds": times, "memory": memory, "ratios": ratios}
         (arguments.output / "serving.json").write_text(json.dumps(results, indent=1, default=str))
     return 0
 
