@@ -18,6 +18,7 @@ from ..retrieval import retrieve
 from . import uncalibrated
 from .binding import LayerRetrieval, check_current, resolve
 from .families import Kind, uses_additive_masks
+from .paged import in_continuous_batch, sequences_of
 from .sites import Site, settings_of
 from .upstream import ATTENTION_NAME, attentions_are_captured
 
@@ -26,7 +27,7 @@ from .upstream import ATTENTION_NAME, attentions_are_captured
 # which comes with them, leaves.
 _HARMLESS = frozenset(
     "position_ids cache_position use_cache past_key_values max_length_q max_length_k num_items_in_batch layer_idx "
-    "deterministic indices block_indices logits_to_keep labels mm_token_type_ids token_type_ids".split()
+    "deterministic indices block_indices logits_to_keep labels mm_token_type_ids token_type_ids tokenizer".split()
 )
 _HARMLESS_PREFIXES = ("output_", "return_")  # what the model returns
 
@@ -43,6 +44,8 @@ def sparse_hopfield_mask(
         dtype (`torch.dtype`): Dtype of an additive mask.
         *args, **kwargs: As for transformers' `sdpa_mask`.
     """
+    if in_continuous_batch():
+        return None
     if config is not None and uses_additive_masks(type(config)):
         return eager_mask(*args, config=config, dtype=dtype, **kwargs)  # type: ignore[misc]  # dtype is by keyword
     return sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
@@ -64,6 +67,7 @@ def sparse_hopfield_attention_forward(
     cu_seq_lens_q: torch.Tensor | None = None,
     cu_seq_lens_k: torch.Tensor | None = None,
     output_attentions: bool | None = None,
+    cache: Any = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """
@@ -85,21 +89,67 @@ def sparse_hopfield_attention_forward(
         sliding_window (`int`, *optional*): Number of keys that a causal query sees, without a mask.
         cu_seq_lens_q, cu_seq_lens_k (`torch.Tensor`, *optional*): Cumulative lengths of sequences packed into one row.
         output_attentions (`bool`, *optional*): Whether to return the weights.
+        cache ([`~transformers.generation.continuous_batching.PagedAttentionCache`], *optional*):
+            The cache of a continuous batch, whose sequences `cu_seq_lens_q` and `cu_seq_lens_k` tell apart.
         **kwargs: Other arguments of attention modules. Those that change no score are ignored, unknown ones are refused.
 
     Returns:
         `tuple`: The output of shape `(batch, queries, heads, value_dim)`, and the weights of shape
         `(batch, heads, queries, keys)` if they are requested.
     """
+    options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "softcap": softcap, "sinks": s_aux}
+    options["return_weights"] = bool(output_attentions) or attentions_are_captured()
+    if cache is not None:
+        if position_bias is not None:
+            raise ValueError(
+                f"{type(module).__name__} passes position_bias, which continuous batching does not support."
+            )
+        return _paged(module, query, key, value, cache, (cu_seq_lens_q, cu_seq_lens_k), options, kwargs)
+    if in_continuous_batch():
+        raise ValueError(
+            f"{type(module).__name__} does not pass the paged cache of continuous batching to its attention, so that its "
+            "requests would see each other. Use `generate`, or `transformers serve` without --continuous-batching."
+        )
     _refuse_unknown(module, kwargs)
     is_causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     packed = (
         None if cu_seq_lens_q is None else (cu_seq_lens_q, cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k)
     )
     seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packed)
-    options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "softcap": softcap, "sinks": s_aux}
-    options["return_weights"] = bool(output_attentions) or attentions_are_captured()
+    return _attend(module, _retrieval_of(module), query, seen, options)
+
+
+@torch.compiler.disable  # as transformers' own paged attention: the cache is changed in place
+def _paged(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cache: Any,
+    lengths: tuple[Any, Any],
+    options: dict[str, Any],
+    kwargs: dict[str, Any],
+) -> tuple[torch.Tensor, None]:
+    """A step of continuous batching: each sequence retrieves from its own keys."""
+    if options["return_weights"]:
+        raise ValueError("Continuous batching returns no attention weights; set `output_attentions=False`.")
+    parts = sequences_of(module, query, key, value, cache, *lengths, kwargs)
+    _refuse_unknown(module, kwargs)
     retrieval = _retrieval_of(module)
+    output = query.new_zeros(query.shape[2], query.shape[1], value.shape[-1])
+    for part in parts:
+        seen = _Visible(part.key, part.value, part.mask, None, part.is_causal, part.sliding_window)
+        output[part.rows] = _attend(module, retrieval, part.query, seen, options)[0].flatten(0, 1)
+    return output[None], None
+
+
+def _attend(
+    module: torch.nn.Module,
+    retrieval: LayerRetrieval | None,
+    query: torch.Tensor,
+    seen: "_Visible",
+    options: dict[str, Any],
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     if retrieval is None:
         return _dense(module, query, seen, options)
     return _sparse(retrieval, query, seen, options)
@@ -120,7 +170,8 @@ def _dense(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Attention of a layer that stays dense: transformers' own SDPA where it has all that the call needs."""
     modified = options["return_weights"] or options["softcap"] is not None or options["sinks"] is not None
-    if modified or isinstance(options["scaling"], torch.Tensor) or seen.sliding_window is not None:
+    behind = seen.is_causal and seen.key.shape[2] > query.shape[2]  # SDPA aligns causality to the first key
+    if modified or behind or isinstance(options["scaling"], torch.Tensor) or seen.sliding_window is not None:
         factor, options = _scaling_apart(options)
         key, value = seen.stored(query.dtype)
         return _outputs(retrieve(query, key, value, beta=factor, alpha=1.0, **seen.limits, **options))

@@ -11,10 +11,10 @@ at import. All names below exist in transformers 5.3 to 5.23; the tests pass wit
 wrapped here, an `ImportError` names it.
 
 **Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
-modelling code, so registration waits for four modules: `transformers.modeling_utils` (attention),
-`transformers.models.auto.configuration_auto` (model types), `transformers.trainer` and `peft.auto`, the last of peft's
-modules that is needed. Considered: importing them at once, which costs seconds, and entry points, which transformers does
-not have.
+modelling code, so registration waits for the modules in `_WAITING`: `transformers.modeling_utils` (attention),
+`transformers.models.auto.configuration_auto` (model types), two of `transformers.generation.continuous_batching`, the
+model manager of `transformers serve`, `transformers.trainer`, and `peft.auto`, the last of peft's modules that is needed.
+Considered: importing them at once, which costs seconds, and entry points, which transformers does not have.
 
 **Wrapped methods.** Public registries alone are not enough: a family that computes softmax itself accepts the name of our
 attention and runs dense, and transformers does not save that name. For models without sparse retrieval each wrapper
@@ -30,6 +30,8 @@ calls the original and does nothing else.
 | `PreTrainedModel.save_pretrained` | saves under the model type `sparse_hopfield`: the checkpoint loads as sparse or not at all |
 | `PreTrainedModel.push_to_hub` | pushes with a model card |
 | `PreTrainedModel.load_adapter` | a base that `from_pretrained` loads for an adapter is made sparse if the adapter says so |
+| `ContinuousBatchingManager.switch_to_cb_friendly_attn` | the original knows eager, sdpa and flash attention, and switches to flash attention where it is installed: a sparse model keeps its attention |
+| `ModelRunner.compute_batch` | tells the mask function that a continuous batch runs: it needs no mask |
 | `Trainer.init_hf_repo` | explains a Hub error before training starts |
 | `Trainer.create_model_card` | adds our section to the Trainer's card |
 | `Trainer.push_to_hub` | explains a Hub error and names the command that retries |
@@ -44,7 +46,8 @@ calls the original and does nothing else.
 | `_BaseAutoPeftModel.from_pretrained` | the base that it loads for an adapter is made sparse if the adapter says so |
 
 `patches.py` also wraps with [`wrap_method`] the forward of attention classes that compute softmax themselves, and BigBird's
-`set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there.
+`set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there, and here the
+`transformers` in which `transformers serve` looks up the class that a checkpoint names: it finds the sparse ones, too.
 [`keep_attention_in_generate`] wraps Whisper's `generate`, which switches a model to eager attention for good.
 
 **Private names.**
@@ -173,12 +176,44 @@ def _register_adapters() -> None:
             wrap_method(getattr(sys.modules[module], class_name), name, make_wrapper)
 
 
+def _register_continuous_batching() -> None:
+    manager = sys.modules[f"{_CONTINUOUS_BATCHING}.continuous_api"].ContinuousBatchingManager
+    wrap_method(manager, "switch_to_cb_friendly_attn", _keep_attention_in_batches)
+
+
+def _register_model_runner() -> None:
+    wrap_method(sys.modules[f"{_CONTINUOUS_BATCHING}.model_runner"].ModelRunner, "compute_batch", _without_mask)
+
+
+def _register_serving() -> None:
+    manager = sys.modules[_MODEL_MANAGER]
+    replace_global(manager, "transformers", _WithSparseClasses(manager.transformers))
+
+
+_MODEL_MANAGER = "transformers.cli.serving.model_manager"
+_CONTINUOUS_BATCHING = "transformers.generation.continuous_batching"
 _WAITING: dict[str, Callable[[], None]] = {
     "transformers.modeling_utils": _register_attention,
     "transformers.models.auto.configuration_auto": _register_model_types,
+    f"{_CONTINUOUS_BATCHING}.continuous_api": _register_continuous_batching,
+    f"{_CONTINUOUS_BATCHING}.model_runner": _register_model_runner,
+    _MODEL_MANAGER: _register_serving,
     "transformers.trainer": _register_trainer,
     "peft.auto": _register_adapters,
 }
+
+
+class _WithSparseClasses(ModuleType):
+    """The module `transformers` together with the sparse model classes, which `auto.py` makes on demand."""
+
+    def __init__(self, original: ModuleType) -> None:
+        super().__init__(original.__name__, original.__doc__)
+        self.original = original
+
+    def __getattr__(self, name: str) -> Any:
+        from . import auto
+
+        return getattr(auto if name.startswith(auto.PREFIX) else self.original, name)
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
@@ -424,6 +459,30 @@ _MODEL_WRAPPERS = {
     "push_to_hub": _push_with_card,
     "load_adapter": _load_adapter_and_base,
 }
+
+
+def _keep_attention_in_batches(original: Method) -> Method:
+    def switch_to_cb_friendly_attn(
+        self: Any, model: "PreTrainedModel", auto_switch_to_flash: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        from .binding import has_bound_attention
+        from .paged import check_paged
+
+        if not has_bound_attention(model):
+            return original(self, model, auto_switch_to_flash, *args, **kwargs)
+        check_paged(model)
+
+    return switch_to_cb_friendly_attn
+
+
+def _without_mask(original: Method) -> Method:
+    def compute_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from .paged import continuous_batch
+
+        with continuous_batch():
+            return original(self, *args, **kwargs)
+
+    return compute_batch
 
 
 def wrap_trainer(trainer_class: type) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 import transformers
 from torch import nn
+from transformers.generation.continuous_batching import continuous_api, model_runner
 
 import hf_sparse_hopfield
 from hf_sparse_hopfield import to_sparse_hopfield
@@ -225,6 +226,27 @@ def test_a_class_method_is_wrapped_once():
     for _ in range(2):
         wrap_method(Named, "made", lambda original: lambda cls, x: original(cls, 2 * x))
     assert Named.made(1) == ("Named", 2) and Child.made(1) == ("Child", 2)
+
+
+def test_continuous_batching_is_wrapped():
+    wrapped = [
+        (continuous_api.ContinuousBatchingManager, "switch_to_cb_friendly_attn"),
+        (model_runner.ModelRunner, "compute_batch"),
+    ]
+    for owner, name in wrapped:
+        assert f"| `{owner.__name__}.{name}` |" in upstream.__doc__
+        assert original_method(owner, name) is not getattr(owner, name)
+
+
+def test_serving_finds_sparse_classes_and_all_others():
+    pytest.importorskip("uvicorn", reason="needs pip install 'transformers[serving]'")
+    from transformers.cli.serving import model_manager
+
+    namespace = model_manager.transformers
+    assert namespace.SparseHopfieldLlamaForCausalLM is type(to_sparse_hopfield(tiny_model("llama")))
+    assert namespace.LlamaForCausalLM is transformers.LlamaForCausalLM
+    with pytest.raises(AttributeError, match="SparseHopfieldNothing"):
+        _ = namespace.SparseHopfieldNothing
 
 
 def test_the_outer_model_is_found_while_it_builds_another_one():
