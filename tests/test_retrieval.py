@@ -244,6 +244,8 @@ def test_says_which_backend_it_uses(caplog):
 
 GOOD = {"query": torch.zeros(1, 4, 3, 8), "key": torch.zeros(1, 2, 5, 8), "value": torch.zeros(1, 2, 5, 6)}
 
+THREE_ROWS = {"key": torch.zeros(3, 2, 5, 8), "value": torch.zeros(3, 2, 5, 6)}
+
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
@@ -283,7 +285,8 @@ GOOD = {"query": torch.zeros(1, 4, 3, 8), "key": torch.zeros(1, 2, 5, 8), "value
         ({"sinks": torch.zeros(2)}, r"sinks.*\(4,\).*\(2,\)"),
         ({"query": torch.zeros(4, 3, 8)}, "query.*four dimensions"),
         ({"query": torch.zeros(1, 3, 3, 8)}, "3 heads.*multiple.*2"),
-        ({"query": torch.zeros(2, 4, 3, 8)}, "query of shape.*batch"),
+        ({"query": torch.zeros(2, 4, 3, 8), **THREE_ROWS}, "query of shape.*batch"),
+        ({**THREE_ROWS, "key": torch.zeros(2, 2, 5, 8)}, "key of shape.*batch"),
         ({"query": torch.zeros(1, 4, 3, 7)}, "query of shape.*head_dim"),
         ({"query": torch.zeros(1, 4, 3, 8, dtype=torch.int64)}, "query.*int64"),
         ({"query": torch.zeros(1, 4, 3, 8, dtype=torch.float64)}, "dtype"),
