@@ -29,6 +29,10 @@ from .sites import Site, settings_of
 from .upstream import ATTENTION_NAME, attentions_are_captured
 
 
+# Marks a mask that the user had no part in: a window, say. Positions may still tell sequences in a row apart.
+_OF_THE_MODEL_ALONE = "sparse_hopfield_of_the_model_alone"
+
+
 def sparse_hopfield_mask(
     *args: Any, config: Any = None, dtype: torch.dtype = torch.float32, **kwargs: Any
 ) -> torch.Tensor | None:
@@ -43,7 +47,10 @@ def sparse_hopfield_mask(
     """
     if config is not None and uses_additive_masks(type(config)):
         return eager_mask(*args, config=config, dtype=dtype, **kwargs)  # type: ignore[misc]  # dtype is by keyword
-    return sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
+    mask = sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
+    if mask is not None and kwargs.get("attention_mask") is None and not torch.compiler.is_compiling():
+        vars(mask)[_OF_THE_MODEL_ALONE] = True
+    return mask
 
 
 def sparse_hopfield_attention_forward(
@@ -100,10 +107,11 @@ def sparse_hopfield_attention_forward(
     """
     _refuse_unknown(module, kwargs)
     is_causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
-    # With a mask, positions say nothing more: those of padding and of trees of candidates start again, too.
+    # Next to a mask of the user, positions mean nothing more: those of padding or of a tree of candidates start again, too.
     # Flash attention takes the positions of one row in the same way, causal or not.
-    tells_apart = attention_mask is None and (is_causal or query.shape[0] == 1)
-    packing = Packing(cu_seq_lens_q, cu_seq_lens_k, seq_idx, position_ids if tells_apart else None)
+    alone = attention_mask is None or hasattr(attention_mask, _OF_THE_MODEL_ALONE)
+    positions = position_ids if alone and (is_causal or query.shape[0] == 1) else None
+    packing = Packing(cu_seq_lens_q, cu_seq_lens_k, seq_idx, positions)
     seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packing)
     options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "softcap": softcap, "sinks": s_aux}
     options["return_weights"] = bool(output_attentions) or attentions_are_captured()
@@ -163,9 +171,7 @@ def _outputs(result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
 
 
 def _refuse_unknown(module: torch.nn.Module, kwargs: dict[str, Any]) -> None:
-    unknown = [
-        name for name, value in kwargs.items() if value is not None and not ignored_keyword(type(module), name)
-    ]
+    unknown = [name for name, value in kwargs.items() if value is not None and not ignored_keyword(type(module), name)]
     if unknown:
         raise ValueError(
             f"{type(module).__name__} passes {sorted(unknown)} to its attention, which sparse_hopfield does not know: "

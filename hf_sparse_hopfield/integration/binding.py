@@ -8,6 +8,7 @@ the innermost model around it, then outwards; without one, the defaults of `Spar
 """
 
 from typing import Any
+from weakref import WeakSet
 
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -145,7 +146,20 @@ def bind(model: PreTrainedModel) -> list[str]:
         if retrieval is not None and not site.kind.registry:
             retrieval.patched_class = type(site.module)
             patches.patch(type(site.module))
+    if any(retrieval is not None and retrieval.patched_class is not None for _, retrieval in resolved):
+        _watch_packing(model)
     return [site.name for site, retrieval in resolved if retrieval is not None]
+
+
+def _watch_packing(model: PreTrainedModel) -> None:
+    from .packing import refuse_mixing
+
+    if model not in _WATCHED:
+        model.register_forward_pre_hook(refuse_mixing, with_kwargs=True)
+        _WATCHED.add(model)
+
+
+_WATCHED: WeakSet[nn.Module] = WeakSet()
 
 
 def requests_sparse_hopfield(model: nn.Module) -> bool:

@@ -72,7 +72,9 @@ def _eager_attention(cls: type) -> Iterator[Any]:
         if not trees:
             continue
         scope = vars(sys.modules[base.__module__])
-        calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) > 1]
+        calls = [
+            node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) > 1
+        ]
         asked = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "get_interface"]
         yield from [scope.get(ast.unparse(call.args[1])) for call in asked] or [scope.get("eager_attention_forward")]
         return

@@ -4,12 +4,24 @@
 Collators say in three ways which tokens belong together: by cumulative lengths (`cu_seq_lens_q`, `cu_seq_lens_k`), by a
 number for each token (`seq_idx`), or by positions that start again (`position_ids`). transformers makes a mask from positions
 only, and only for a causal model without a cache, so a model in evaluation mode would mix the sequences of a row.
+
+The attention function gets all of this ([`Packing`]). Attention classes that compute softmax themselves get nothing but the
+mask of their model, so [`refuse_mixing`] stands before models that do not make the right one.
 """
 
+import ast
+import functools
+import inspect
+import textwrap
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import nn
+from transformers import PreTrainedModel
 from transformers.masking_utils import find_packed_sequence_indices
+
+from .upstream import ATTENTION_NAME
 
 
 @dataclass
@@ -95,3 +107,65 @@ def _numbers(starts: torch.Tensor, length: int) -> torch.Tensor:
 
 def _equal(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     return (queries[:, :, None] == keys[:, None, :])[:, None]
+
+
+def refuse_mixing(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """
+    A forward pre-hook of models with patched attention: refuse packed sequences that the model would mix.
+
+    Args:
+        model (`torch.nn.Module`): The model.
+        args, kwargs: Its arguments.
+    """
+    starts, numbers = kwargs.get("cu_seq_lens_q"), kwargs.get("seq_idx")
+    told = [] if starts is None or starts.numel() <= 2 else ["cu_seq_lens_q"]
+    told += [] if numbers is None or not _differ(numbers) else ["seq_idx"]
+    positions = None if kwargs.get("attention_mask") is not None else kwargs.get("position_ids")
+    by_position = positions is not None and positions.ndim == 2 and _start_again(positions)
+    if not told and not by_position:
+        return
+    config = getattr(model, "config", None)
+    cached = kwargs.get("past_key_values") is not None or kwargs.get("use_cache", getattr(config, "use_cache", False))
+    for part, name in _patched_text_models(model):
+        if by_position and not cached and _masks_by_position(type(part)):
+            continue
+        advice = "pass use_cache=False and position_ids" if _masks_by_position(type(part)) else "pad them instead"
+        raise ValueError(
+            f"{', '.join(told) or 'position_ids'} packs several sequences into a row, which {type(part).__name__} (layer "
+            f"{name!r}) would mix: {advice}. If each row is one sequence, pass an attention_mask."
+        )
+
+
+def _differ(numbers: torch.Tensor) -> bool:
+    return torch.compiler.is_compiling() or bool((numbers != numbers[..., :1]).any())
+
+
+def _start_again(positions: torch.Tensor) -> bool:
+    return not torch.compiler.is_compiling() and find_packed_sequence_indices(positions) is not None
+
+
+def _patched_text_models(model: nn.Module) -> list[tuple[PreTrainedModel, str]]:
+    """The innermost models around patched attention that take tokens, each with the name of an attention module."""
+    found: dict[PreTrainedModel, str] = {}
+    owners: dict[str, PreTrainedModel] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, PreTrainedModel):
+            owners[name] = module
+        if getattr(getattr(module, ATTENTION_NAME, None), "patched_class", None) is not None:
+            around = [prefix for prefix in owners if not prefix or name == prefix or name.startswith(f"{prefix}.")]
+            owner = owners[max(around, key=len)]
+            if owner.main_input_name == "input_ids":
+                found.setdefault(owner, name)
+    return list(found.items())
+
+
+@functools.cache
+def _masks_by_position(cls: type) -> bool:
+    """Whether a model class lets transformers make its mask from the positions."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(cls.forward))))  # type: ignore[attr-defined]
+    return any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).startswith("create_")
+        and any(keyword.arg == "position_ids" for keyword in node.keywords)
+        for node in ast.walk(tree)
+    )
