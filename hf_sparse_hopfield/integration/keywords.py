@@ -67,7 +67,7 @@ def _eager_attention(cls: type) -> Iterator[Any]:
     """The functions that a class falls back on in `get_interface(name, function)`, or `eager_attention_forward` beside it."""
     for base in cls.__mro__:
         # method by method: the source of a whole class takes a second to find in a long file
-        parsed = (_tree_of(method) for method in vars(base).values() if isinstance(method, FunctionType))
+        parsed = (tree_of(method) for method in vars(base).values() if isinstance(method, FunctionType))
         trees = [tree for tree in parsed if tree is not None and USES_REGISTRY.search(ast.unparse(tree))]
         if not trees:
             continue
@@ -80,7 +80,8 @@ def _eager_attention(cls: type) -> Iterator[Any]:
         return
 
 
-def _tree_of(source: Any) -> ast.stmt | None:
+def tree_of(source: Any) -> ast.stmt | None:
+    """The syntax tree of a function; `None` if it has no source."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(source))).body[0]
     except (OSError, TypeError, SyntaxError):  # without source, or a function in the middle of an expression
@@ -89,7 +90,7 @@ def _tree_of(source: Any) -> ast.stmt | None:
 
 def _names_read(function: Any, callers: tuple[Callable[..., Any], ...]) -> frozenset[str] | None:
     """The names of its arguments that a function reads; `None` if that cannot be told."""
-    tree = _tree_of(function) if isinstance(function, FunctionType) and function not in callers else None
+    tree = tree_of(function) if isinstance(function, FunctionType) and function not in callers else None
     if not isinstance(tree, ast.FunctionDef) or tree.args.vararg is not None:
         return None
     arguments = (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs)

@@ -12,15 +12,14 @@ mask of their model, so [`refuse_mixing`] stands before models that do not make 
 import ast
 import functools
 import inspect
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
 from transformers.masking_utils import find_packed_sequence_indices
 
+from .keywords import tree_of
 from .upstream import ATTENTION_NAME
 
 
@@ -124,12 +123,15 @@ def refuse_mixing(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     by_position = positions is not None and positions.ndim == 2 and _start_again(positions)
     if not told and not by_position:
         return
-    config = getattr(model, "config", None)
-    cached = kwargs.get("past_key_values") is not None or kwargs.get("use_cache", getattr(config, "use_cache", False))
+    use_cache = kwargs.get("use_cache")
+    if use_cache is None:
+        use_cache = getattr(getattr(model, "config", None), "use_cache", False)
+    cached = use_cache or kwargs.get("past_key_values") is not None
     for part, name in _patched_text_models(model):
-        if by_position and not cached and _masks_by_position(type(part)):
+        masks_by_position = _masks_by_position(type(part))  # type: ignore[arg-type]  # classes are hashable
+        if by_position and not cached and masks_by_position:
             continue
-        advice = "pass use_cache=False and position_ids" if _masks_by_position(type(part)) else "pad them instead"
+        advice = "pass use_cache=False and position_ids" if masks_by_position else "pad them instead"
         raise ValueError(
             f"{', '.join(told) or 'position_ids'} packs several sequences into a row, which {type(part).__name__} (layer "
             f"{name!r}) would mix: {advice}. If each row is one sequence, pass an attention_mask."
@@ -144,9 +146,11 @@ def _start_again(positions: torch.Tensor) -> bool:
     return not torch.compiler.is_compiling() and find_packed_sequence_indices(positions) is not None
 
 
-def _patched_text_models(model: nn.Module) -> list[tuple[PreTrainedModel, str]]:
+def _patched_text_models(model: nn.Module) -> list[tuple[nn.Module, str]]:
     """The innermost models around patched attention that take tokens, each with the name of an attention module."""
-    found: dict[PreTrainedModel, str] = {}
+    from transformers import PreTrainedModel  # here: its import leads back to this module
+
+    found: dict[nn.Module, str] = {}
     owners: dict[str, PreTrainedModel] = {}
     for name, module in model.named_modules():
         if isinstance(module, PreTrainedModel):
@@ -162,8 +166,8 @@ def _patched_text_models(model: nn.Module) -> list[tuple[PreTrainedModel, str]]:
 @functools.cache
 def _masks_by_position(cls: type) -> bool:
     """Whether a model class lets transformers make its mask from the positions."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(cls.forward))))  # type: ignore[attr-defined]
-    return any(
+    tree = tree_of(inspect.unwrap(cls.forward))  # type: ignore[attr-defined]  # a model class
+    return tree is not None and any(
         isinstance(node, ast.Call)
         and ast.unparse(node.func).startswith("create_")
         and any(keyword.arg == "position_ids" for keyword in node.keywords)
