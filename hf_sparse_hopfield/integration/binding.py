@@ -13,6 +13,7 @@ settings stay in its configuration.
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from torch import nn
 from torch.utils.hooks import RemovableHandle
@@ -258,6 +259,8 @@ def bind(model: PreTrainedModel) -> list[str]:
     bound = [(site, retrieval) for site, retrieval in resolved if retrieval is not None]
     for site, retrieval in bound:  # by now all settings are complete
         retrieval.remember(site.configs)
+    if any(retrieval.patched_class is not None for _, retrieval in bound):
+        _watch_packing(model)
     keep_attention_in_generate(type(model))
     return [site.name for site, _ in bound]
 
@@ -321,6 +324,17 @@ def _is_among(config: PreTrainedConfig, saved: list[PreTrainedConfig]) -> bool:
     return any(
         one is config or (type(one) is type(config) and getattr(one, ATTENTION_NAME, None) == own) for one in saved
     )
+
+
+def _watch_packing(model: PreTrainedModel) -> None:
+    from .packing import refuse_mixing
+
+    if model not in _WATCHED:
+        model.register_forward_pre_hook(refuse_mixing, with_kwargs=True)
+        _WATCHED.add(model)
+
+
+_WATCHED: WeakSet[nn.Module] = WeakSet()
 
 
 def requests_sparse_hopfield(model: nn.Module) -> bool:

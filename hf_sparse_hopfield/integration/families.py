@@ -146,7 +146,7 @@ PATCHED = {
     for key in keys.split()
 }
 
-_USES_REGISTRY = re.compile(r"ALL_ATTENTION_FUNCTIONS\s*(\.get_interface\(|\[)")
+USES_REGISTRY = re.compile(r"ALL_ATTENTION_FUNCTIONS\s*(\.get_interface\(|\[)")
 _COMPUTES_SOFTMAX = re.compile(
     r"softmax|scaled_dot_product_attention|multi_head_attention_forward|logsumexp", re.IGNORECASE
 )
@@ -176,7 +176,7 @@ def classify(cls: type) -> Kind | None:
             source = inspect.getsource(base)
         except (OSError, TypeError):  # a class without source: its bases decide
             continue
-        if _USES_REGISTRY.search(source):
+        if USES_REGISTRY.search(source):
             return Kind("registry")
         if any(key.endswith(name) for name in NOT_SCORES):
             return None

@@ -41,14 +41,17 @@ class SparseSoftmax(TorchFunctionMode):
     def __init__(self, beta: float | torch.Tensor, alpha: float | torch.Tensor, kind: Kind, name: str) -> None:
         super().__init__()
         self.beta, self.alpha, self.kind, self.name = beta, alpha, kind, name
+        self.replaced = False  # whether there was anything to replace
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func in _SOFTMAX:
             return self.softmax(func, *args, **kwargs)
         if func is F.scaled_dot_product_attention:
+            self.replaced = True
             return self.scaled_dot_product_attention(*args, **kwargs)
         if func is F.multi_head_attention_forward:
+            self.replaced = True
             return self.multi_head_attention(*args, **kwargs)
         return func(*args, **kwargs)
 
@@ -56,6 +59,7 @@ class SparseSoftmax(TorchFunctionMode):
         last = dim == -1 or dim == input.ndim - 1
         if dim is None or (self.kind.last_only and not last):
             return func(input, dim, dtype=dtype)
+        self.replaced = True
         return self.normalised(input if dtype is None else input.to(dtype), dim)
 
     def normalised(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
@@ -202,10 +206,23 @@ def _sparse_forward(kind: Kind, original: Method) -> Method:
             return original(self, *args, **kwargs)
         if not torch.compiler.is_compiling():
             check_current(self, retrieval)
-        with _softmax_of(retrieval, kind):
-            return original(self, *args, **kwargs)
+        mode = _softmax_of(retrieval, kind)
+        with mode:
+            result = original(self, *args, **kwargs)
+        if not mode.replaced and not _contains_attention(self):
+            raise RuntimeError(
+                f"{type(self).__name__} (layer {retrieval.name!r}) has computed its attention without a softmax that "
+                "hf_sparse_hopfield could replace, so the result is dense. Change the option of the model that makes it do "
+                "so (I-BERT: quant_mode=False), or keep this layer dense: name the layers that retrieve in `layers`."
+            )
+        return result
 
     return forward
+
+
+def _contains_attention(module: torch.nn.Module) -> bool:
+    """Whether the module leaves its attention to a part that has settings itself, and checks itself."""
+    return any(hasattr(part, ATTENTION_NAME) for part in module.modules() if part is not module)
 
 
 def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:

@@ -149,12 +149,10 @@ def install() -> None:
 
 
 def _register_attention() -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+    from transformers import PreTrainedModel
 
-    from .attention import sparse_hopfield_attention_forward, sparse_hopfield_mask
+    from . import attention  # noqa: F401  (registers its functions)
 
-    AttentionInterface.register(ATTENTION_NAME, sparse_hopfield_attention_forward)
-    AttentionMaskInterface.register(ATTENTION_NAME, sparse_hopfield_mask)
     for name, make_wrapper in _MODEL_WRAPPERS.items():
         wrap_method(PreTrainedModel, name, make_wrapper)
 
