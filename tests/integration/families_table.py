@@ -25,6 +25,15 @@ from .sweep import exercise, exercise_attention_alone, unexplained
 
 TABLE = Path(__file__).parents[2] / "docs" / "families.md"
 
+# Model types that need timm, and how their attention is reached. Towers of convolutions have none: RepViT of EdgeTAM.
+TIMM = {
+    **dict.fromkeys(("gemma3n_vision", "timm_backbone", "timm_wrapper"), "patched"),
+    **dict.fromkeys(("fast_vlm", "gemma3n", "pe_audio_video", "pe_audio_video_encoder"), "registry and patched"),
+    **dict.fromkeys(("pe_video", "pe_video_encoder", "perception_lm"), "registry and patched"),
+    "edgetam": "registry",
+    "edgetam_vision_model": "no softmax attention",
+}
+
 
 @dataclass
 class Row:
