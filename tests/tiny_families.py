@@ -128,6 +128,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "gemma3n": {"vision_config": _MOBILE_NET, "text_config": {"num_kv_shared_layers": 0}},
     "gemma3n_text": {"num_kv_shared_layers": 0},
     "gemma3n_vision": _MOBILE_NET,
+    "edgetam_video": {"vision_config": {"model_type": "edgetam_vision_model"}, "_first": ("vision_config",)},
     "fast_vlm": {"vision_config": _FAST_VIT},
     "pe_audio_video": {"audio_video_config": {"video_config": {"vision_config": _TOWER}}},
     "pe_audio_video_encoder": {"video_config": {"vision_config": _TOWER}},
