@@ -64,7 +64,7 @@ class ObservedSoftmax(SparseSoftmax):
         return super().__torch_function__(func, types, args, kwargs)
 
     def retrieve(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **options: Any
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, mask: torch.Tensor | None, **options: Any
     ) -> Any:
         if mask is not None and mask.is_floating_point():
             shape = (*query.shape[:-1], key.shape[-2])

@@ -42,7 +42,8 @@ class SparseSoftmax(TorchFunctionMode):
     def __init__(self, beta: float | torch.Tensor, alpha: float | torch.Tensor, kind: Kind, name: str) -> None:
         super().__init__()
         self.beta, self.alpha, self.kind, self.name = beta, alpha, kind, name
-        self.num_heads = max((x.numel() for x in (beta, alpha) if isinstance(x, torch.Tensor)), default=1)
+        beta_heads, alpha_heads = (x.numel() if isinstance(x, torch.Tensor) else 1 for x in (beta, alpha))
+        self.num_heads = max(beta_heads, alpha_heads)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -75,14 +76,14 @@ class SparseSoftmax(TorchFunctionMode):
         return entmax(scaled, alpha=alpha, dim=dim, mask=mask).to(scores.dtype)
 
     def retrieve(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **options: Any
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, mask: torch.Tensor | None, **options: Any
     ) -> Any:
         """Attention that the module leaves to torch as a whole; `options` are those of `retrieve`."""
         if mask is not None and mask.is_floating_point():  # part of the score, which beta multiplies
             mask, bias = canonical_mask(mask, None, (*query.shape[:-1], key.shape[-2]))
             if bias is not None:
                 beta = self.beta.view(-1, 1, 1) if isinstance(self.beta, torch.Tensor) else self.beta
-                options["bias"] = (bias * beta).to(query.dtype)
+                options["bias"] = bias * beta
         return retrieve(query, key, value, beta=self.beta, alpha=self.alpha, mask=mask, **options)
 
     def per_head(self, values: float | torch.Tensor, scores: torch.Tensor) -> float | torch.Tensor:
@@ -106,16 +107,15 @@ class SparseSoftmax(TorchFunctionMode):
     def scaled_dot_product_attention(
         self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
     ):
+        options = {"scaling": scale, "is_causal": is_causal, "dropout": dropout_p}
         if query.ndim == 4:
-            return self.retrieve(
-                query, key, value, scaling=scale, mask=attn_mask, is_causal=is_causal, dropout=dropout_p
-            )
+            return self.retrieve(query, key, value, mask=attn_mask, **options)
         split, join = self.layout(query.shape)
         leading = query.shape[:-2]
         if attn_mask is not None:
             attn_mask = split(attn_mask.expand(*leading, query.shape[-2], key.shape[-2]))
-        states = (split(tensor.expand(*leading, *tensor.shape[-2:])) for tensor in (query, key, value))
-        return join(self.scaled_dot_product_attention(*states, attn_mask, dropout_p, is_causal, scale, enable_gqa))
+        query, key, value = (split(states.expand(*leading, *states.shape[-2:])) for states in (query, key, value))
+        return join(self.retrieve(query, key, value, mask=attn_mask, **options))
 
     def layout(self, shape: torch.Size) -> tuple[_Rearranged, _Rearranged]:
         """Functions that bring a query of this shape to `(batch, heads, queries, width)`, and a result back."""

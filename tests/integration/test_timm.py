@@ -143,9 +143,13 @@ def made(name: str, fused: bool = True) -> tuple[PreTrainedModel, torch.Tensor]:
         if name in LAYERS:
             arguments, shape = LAYERS[name]
             module, _, cls = name.rpartition(".")
-            layer = getattr(importlib.import_module(f"timm.{module}"), cls)(**arguments)
-            model: PreTrainedModel = OneLayer(PreTrainedConfig(), layer)
+            made_by = getattr(pytest.importorskip(f"timm.{module}"), cls, None)
+            if made_by is None:
+                pytest.skip(f"this release of timm has no {name}")
+            model: PreTrainedModel = OneLayer(PreTrainedConfig(), made_by(**arguments))
         else:
+            if not importlib.import_module("timm").is_model(name):
+                pytest.skip(f"this release of timm has no {name}")
             arguments = dict(ARCHITECTURES[name])
             size = arguments.pop("_size", arguments.get("img_size"))
             shape = (2, 3, size, size)
@@ -321,6 +325,8 @@ def test_every_softmax_of_timm_is_in_the_tables():
     unknown = set()
     for package in (timm.layers, timm.models):
         for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if found.name == "timm.models.layers":  # old names
+                continue
             module = importlib.import_module(found.name)
             if "softmax" not in inspect.getsource(module) and "scaled_dot" not in inspect.getsource(module):
                 continue
@@ -406,3 +412,10 @@ def test_a_tower_is_calibrated(name):
     _, report = calibrate(model, batches, refine_steps=0, progress=False)
     assert compare_with_dense(model, batches)["divergence"] < 0.5 * before["divergence"]
     assert len(report.layers) == len(attention_sites(model))
+
+
+def test_a_tower_is_compiled_in_one_graph():
+    model, inputs = made("swin_tiny_patch4_window7_224")
+    model = to_sparse_hopfield(model, {"alpha": 1.5, "learn_beta": True})
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    torch.testing.assert_close(forward(compiled, inputs), forward(model, inputs))
