@@ -299,7 +299,7 @@ def _register_models(
         _sparse_model_class(model_class, config_class)
         for model_class in (known if several else [known])
         # some mappings lead from a composite configuration to a model of one of its parts, which has another one
-        if model_class is not None and issubclass(base, model_class.config_class)
+        if model_class is not None and (issubclass(base, model_class.config_class) or not base.sub_configs)
     )
     if not made:
         return
