@@ -53,6 +53,7 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
     """
     from ..calibration.calibration import planned_refinement
     from ..checkpoints.conversion import convert_checkpoint
+    from ..integration import uncalibrated
 
     check_push(arguments)
     check_text(arguments)
@@ -73,16 +74,17 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
                 "progress": show_progress(arguments),
             },
         }
-    result = convert_checkpoint(
-        arguments.source,
-        arguments.output,
-        config,
-        **calibration,
-        overwrite=arguments.overwrite,
-        verify=not arguments.no_verify,
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        **load_options,
-    )
+    with uncalibrated.silenced():  # the warning below names the options of the command
+        result = convert_checkpoint(
+            arguments.source,
+            arguments.output,
+            config,
+            **calibration,
+            overwrite=arguments.overwrite,
+            verify=not arguments.no_verify,
+            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            **load_options,
+        )
     if not calibration and config is not None and config["alpha"] > 1:
         print(_NOT_CALIBRATED.format(alpha=config["alpha"]), file=sys.stderr)
     show(

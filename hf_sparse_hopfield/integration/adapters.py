@@ -70,6 +70,11 @@ def saving_adapters_of(base: nn.Module) -> Iterator[None]:
         _saved_base.reset(token)
 
 
+def adapters_are_saved() -> bool:
+    """Return whether the adapters of a model are being saved."""
+    return _saved_base.get() is not _UNKNOWN
+
+
 def config_to_save(config: Any) -> Any:
     """
     The configuration of an adapter with the entries for a sparse base.

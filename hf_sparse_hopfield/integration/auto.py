@@ -175,6 +175,11 @@ def _make_config_class(base: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
         _add_entries(self)
 
     def from_dict(cls: Any, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        from .adapters import adapters_are_saved
+
+        # peft compares the vocabulary of a model with that of the dense checkpoint that it was converted from
+        if adapters_are_saved() and config_dict.get("model_type", MODEL_TYPE) != MODEL_TYPE:
+            return base.from_dict(config_dict, **kwargs)
         _check_saved(config_dict)
         settings = SparseHopfieldConfig.from_dict(config_dict[ATTENTION_NAME])  # before anything is done with them
         return base.from_dict.__func__(cls, {**config_dict, ATTENTION_NAME: settings}, **kwargs)  # type: ignore[attr-defined]

@@ -25,6 +25,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 CALIBRATED = "sparse_hopfield_calibrated"  # entry of config.json; only `False` is written
 
-# For the warning here and for the command line.
 ADVICE = (
     "weights that were trained with softmax run with alpha > 1 and without calibration, so the outputs may be far off. "
     "Calibrate with `hf_sparse_hopfield.calibrate(model, batches)` or `hf-sparse-hopfield convert ... --text file`, or "
@@ -48,17 +48,28 @@ ADVICE = (
 
 
 _said = threading.Lock()  # taken by the first warning and never given back
+_silenced: ContextVar[bool] = ContextVar("silenced", default=False)
 
 
 def warn() -> None:
-    """Log the warning, unless this process has seen it."""
-    if _said.acquire(blocking=False):
+    """Log the warning, unless this process has seen it, or says so in its own words."""
+    if not _silenced.get() and _said.acquire(blocking=False):
         logger.warning("Uncalibrated sparse retrieval: %s", ADVICE)
 
 
 # torch calls the function while it traces, once, and does not look inside. `torch.compiler.assume_constant_result` sets the
 # same mark, but imports the compiler, which takes a second.
 warn._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Log no warning in the block: for a caller that gives it in its own words."""
+    token = _silenced.set(True)
+    try:
+        yield
+    finally:
+        _silenced.reset(token)
 
 
 def note_weights(module: nn.Module) -> None:
