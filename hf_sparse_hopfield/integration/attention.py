@@ -14,6 +14,9 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 
 from ..configuration import SparseHopfieldConfig
 from ..observation import retrieve_with
+from ..parallel.heads import LocalHeads
+from ..parallel.tensor import tensor_parallel_heads
+from ..parallel.ulysses import active_exchange
 from ..retrieval import retrieve
 from .binding import LayerRetrieval, check_current, resolve
 from .families import Kind, uses_additive_masks
@@ -25,7 +28,7 @@ from .upstream import ATTENTION_NAME, attentions_are_captured
 # which comes with them, leaves.
 _HARMLESS = frozenset(
     "position_ids cache_position use_cache past_key_values max_length_q max_length_k num_items_in_batch layer_idx "
-    "deterministic indices block_indices logits_to_keep labels mm_token_type_ids token_type_ids".split()
+    "deterministic indices block_indices logits_to_keep labels shift_labels mm_token_type_ids token_type_ids".split()
 )
 _HARMLESS_PREFIXES = ("output_", "return_")  # what the model returns
 
@@ -42,6 +45,8 @@ def sparse_hopfield_mask(
         dtype (`torch.dtype`): Dtype of an additive mask.
         *args, **kwargs: As for transformers' `sdpa_mask`.
     """
+    if active_exchange(config) is not None:
+        kwargs["q_length"] = kwargs["kv_length"]  # attention sees the whole sequence
     if config is not None and uses_additive_masks(type(config)):
         return eager_mask(*args, config=config, dtype=dtype, **kwargs)  # type: ignore[misc]  # dtype is by keyword
     return sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
@@ -91,6 +96,11 @@ def sparse_hopfield_attention_forward(
         `(batch, heads, queries, keys)` if they are requested.
     """
     _refuse_unknown(module, kwargs)
+    exchange = active_exchange(module)
+    if exchange is not None:
+        _refuse_split(module, position_bias, cu_seq_lens_q, output_attentions)
+        query, key, value = exchange.to_heads(query, key, value)
+        s_aux = None if s_aux is None else exchange.local_heads(query.shape[1]).take(s_aux)
     is_causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     packed = (
         None if cu_seq_lens_q is None else (cu_seq_lens_q, cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k)
@@ -100,8 +110,19 @@ def sparse_hopfield_attention_forward(
     options["return_weights"] = bool(output_attentions) or attentions_are_captured()
     retrieval = _retrieval_of(module)
     if retrieval is None:
-        return _dense(module, query, seen, options)
-    return _sparse(retrieval, query, seen, options)
+        output, weights = _dense(module, query, seen, options)
+    else:
+        options["heads"] = _heads_here(module, retrieval, query.shape[1])
+        output, weights = _sparse(retrieval, query, seen, options)
+    return output if exchange is None else exchange.to_sequence(output), weights
+
+
+def _heads_here(module: torch.nn.Module, retrieval: LayerRetrieval, heads: int) -> LocalHeads | None:
+    """Which heads of a module this process computes, if other processes have the rest; `None` for all."""
+    if heads >= retrieval.num_heads:
+        return None
+    exchange = active_exchange(module)
+    return tensor_parallel_heads(module, heads, retrieval.num_heads) if exchange is None else exchange.local_heads(heads)
 
 
 def _sparse(
@@ -159,6 +180,15 @@ def _refuse_unknown(module: torch.nn.Module, kwargs: dict[str, Any]) -> None:
         raise ValueError(
             f"{type(module).__name__} passes {sorted(unknown)} to its attention, which sparse_hopfield does not know: "
             "the result might differ from what the model means. Use another attention implementation for this model."
+        )
+
+
+def _refuse_split(module: torch.nn.Module, *others: Any) -> None:
+    """Refuse what belongs to all heads or to the whole sequence, which each process has only a part of."""
+    if any(other is not None and other is not False for other in others) or attentions_are_captured():
+        raise ValueError(
+            f"{type(module).__name__}: ulysses supports neither a position bias, nor cu_seq_lens of packed sequences, nor "
+            "output_attentions."
         )
 
 
