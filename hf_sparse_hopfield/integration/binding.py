@@ -13,6 +13,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
+from ..parallel.data import is_sharded
 from ..retrieval_parameters import RetrievalParameters
 from .families import uses_additive_masks
 from .sites import Site, attention_sites, configs_of, number_of_heads, shortened
@@ -131,6 +132,11 @@ def bind(model: PreTrainedModel) -> list[str]:
         )
     _check_layer_names(sparse, model_name)
     resolved = [(site, resolve(site, model_name)) for site in sparse]
+    if any(retrieval is not None and list(retrieval.parameters()) for _, retrieval in resolved) and is_sharded(model):
+        raise RuntimeError(
+            f"{model_name} is sharded by FSDP2, which would neither shard nor train learned alpha and beta that come later. "
+            "Make the model sparse before it is sharded."
+        )
     for site in sites:
         if not site.is_sparse and hasattr(site.module, ATTENTION_NAME):
             delattr(site.module, ATTENTION_NAME)

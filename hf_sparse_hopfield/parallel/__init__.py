@@ -2,6 +2,7 @@
 """One model in several processes.
 
 - `heads.py`: the heads that this process computes, and their alpha and beta
+- `data.py`: FSDP2 must come after the conversion
 - `tensor.py`: tensor parallelism, where the weights of a process decide its heads
 - `ulysses.py`: [`ulysses`], sequence parallelism with all-to-all exchanges around attention
 

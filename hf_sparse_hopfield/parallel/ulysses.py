@@ -24,7 +24,9 @@ from .heads import LocalHeads
 _ACTIVE: dict[int, "Exchange"] = {}
 
 _SEQUENCES = ("input_ids", "inputs_embeds", "position_ids", "token_type_ids", "labels")
+_KNOWN = {*_SEQUENCES, "attention_mask", "num_items_in_batch"}
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
+_ONE_OUTPUT = ("SequenceClassification", "MultipleChoice", "QuestionAnswering", "NextSentence", "ForPreTraining")
 
 
 @contextmanager
@@ -127,10 +129,11 @@ class Exchange:
         self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """A forward pre-hook: keep the part of each sequence that belongs to this process."""
-        given = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+        signature = inspect.signature(model.forward)
+        given = signature.bind(*args, **kwargs).arguments
         given |= given.pop("kwargs", {})
         given = {name: value for name, value in given.items() if value is not None}
-        unknown = [name for name, value in given.items() if name not in _KNOWN and not isinstance(value, (bool, int))]
+        unknown = [name for name, value in given.items() if name not in _KNOWN and not isinstance(value, bool)]
         if unknown:
             raise ValueError(
                 f"ulysses splits {', '.join(_SEQUENCES)} along the sequence and leaves a 2-D attention_mask whole; what to do "
@@ -159,8 +162,10 @@ class Exchange:
         for name in (*_SEQUENCES, "shift_labels"):
             if name in given:
                 dim = -1 if name == "position_ids" else 1  # some models have several positions per token, in front
-                given[name] = given[name].chunk(self.size, dim)[self.rank]
-        return (), {**given, "use_cache": False}
+                given[name] = given[name].chunk(self.size, dim)[self.rank].contiguous()
+        if "use_cache" in signature.parameters:
+            given["use_cache"] = False  # a cache would hold a part of the sequence
+        return (), given
 
     def to_heads(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
@@ -184,9 +189,6 @@ class Exchange:
             heads (`int`): Their number.
         """
         return LocalHeads(self.rank * heads, (self.rank + 1) * heads, self.group, sum_gradients=False)
-
-
-_KNOWN = {*_SEQUENCES, "attention_mask", "num_items_in_batch"}
 
 
 class _AllToAll(torch.autograd.Function):
@@ -226,9 +228,6 @@ def _supported_model(model: nn.Module) -> nn.Module:
     if reason is not None:
         raise ValueError(f"ulysses cannot split the sequences of {type(inner).__name__}: {reason}.")
     return inner
-
-
-_ONE_OUTPUT = ("SequenceClassification", "MultipleChoice", "QuestionAnswering", "NextSentence", "ForPreTraining")
 
 
 def _positions(model: nn.Module, given: dict[str, Any], length: int, device: torch.device) -> torch.Tensor:

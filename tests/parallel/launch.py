@@ -21,5 +21,6 @@ def torchrun(script: str, *arguments: object, processes: int = 2) -> subprocess.
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert finished.returncode == 0, finished.stderr[-6000:]
+    raised = [line for line in finished.stderr.splitlines() if line.startswith("[rank0]")]
+    assert finished.returncode == 0, "\n".join(raised) or finished.stderr[-6000:]
     return finished
