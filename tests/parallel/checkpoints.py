@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Checkpoints of tiny models with eight heads, whose alpha, beta and sinks differ from head to head."""
 
+import re
 from pathlib import Path
 
 import torch
@@ -43,6 +44,8 @@ def write(name: str, folder: Path, sparse: bool = True) -> Path:
     for parameter_name, parameter in model.named_parameters():
         if parameter_name.endswith("sinks"):
             torch.nn.init.normal_(parameter)
+        if parameter.ndim > 1 and re.search(r"\.(q_proj|k_proj|query|key)\.", parameter_name):
+            parameter.data *= 6  # scores that differ enough for alpha and beta to matter
     if sparse:
         overrides = {"1": {"alpha": SETTINGS["alpha"]}}
         model = to_sparse_hopfield(model, {**SETTINGS, "alpha": 2.0, "overrides": overrides})
