@@ -122,7 +122,9 @@ def _heads_here(module: torch.nn.Module, retrieval: LayerRetrieval, heads: int) 
     if heads >= retrieval.num_heads:
         return None
     exchange = active_exchange(module)
-    return tensor_parallel_heads(module, heads, retrieval.num_heads) if exchange is None else exchange.local_heads(heads)
+    return (
+        tensor_parallel_heads(module, heads, retrieval.num_heads) if exchange is None else exchange.local_heads(heads)
+    )
 
 
 def _sparse(

@@ -141,7 +141,9 @@ class Exchange:
             )
         first = given.get("input_ids", given.get("inputs_embeds"))
         if first is None:
-            raise ValueError(f"ulysses needs input_ids or inputs_embeds of {type(model).__name__}, got {sorted(given)}.")
+            raise ValueError(
+                f"ulysses needs input_ids or inputs_embeds of {type(model).__name__}, got {sorted(given)}."
+            )
         batch, length = first.shape[:2]
         if length % self.size:
             raise ValueError(

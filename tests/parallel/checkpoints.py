@@ -45,7 +45,7 @@ def write(name: str, folder: Path, sparse: bool = True) -> Path:
         if parameter_name.endswith("sinks"):
             torch.nn.init.normal_(parameter)
         if parameter.ndim > 1 and re.search(r"\.(q_proj|k_proj|query|key)\.", parameter_name):
-            parameter.data *= 6  # scores that differ enough for alpha and beta to matter
+            parameter.data *= 3  # scores that differ enough for alpha and beta to matter
     if sparse:
         overrides = {"1": {"alpha": SETTINGS["alpha"]}}
         model = to_sparse_hopfield(model, {**SETTINGS, "alpha": 2.0, "overrides": overrides})

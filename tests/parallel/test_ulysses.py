@@ -79,7 +79,10 @@ def test_what_cannot_be_split_is_refused(processes, attempt, message):
             raise RuntimeError(results["refusals"][attempt])
 
 
-@road('Ulysses through accelerate, `DeepSpeedSequenceParallelConfig(sp_attn_implementation="sparse_hopfield")`', "refused")
+@road(
+    'Ulysses through accelerate, `DeepSpeedSequenceParallelConfig(sp_attn_implementation="sparse_hopfield")`',
+    "refused",
+)
 def test_accelerate_knows_other_names_only():
     """accelerate raises when the configuration is made: it accepts sdpa, flash attention and its kernels on the Hub."""
     with pytest.raises(ValueError, match="Invalid sp_attn_implementation: sparse_hopfield"):
