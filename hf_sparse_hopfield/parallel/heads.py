@@ -51,7 +51,9 @@ class LocalHeads:
             problem ([`RetrievalProblem`]): The problem of the heads of this process.
         """
         heads = self.stop - self.start
-        gathered = {name: self._gather(getattr(problem, name), 1) for name in ("query", "key", "value")}
+        gathered: dict[str, Any] = {
+            name: self._gather(getattr(problem, name), 1) for name in ("query", "key", "value")
+        }
         for name in ("mask", "bias", "beta"):
             value = getattr(problem, name)
             if isinstance(value, torch.Tensor) and value.ndim == 4 and value.shape[1] == heads > 1:
