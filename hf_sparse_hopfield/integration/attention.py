@@ -14,6 +14,7 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 
 from ..configuration import SparseHopfieldConfig
 from ..observation import retrieve_with
+from ..parallel.active import active, check_recomputed
 from ..retrieval import retrieve
 from .binding import LayerRetrieval, check_current, resolve
 from .families import Kind, uses_additive_masks
@@ -25,7 +26,7 @@ from .upstream import ATTENTION_NAME, attentions_are_captured
 # which comes with them, leaves.
 _HARMLESS = frozenset(
     "position_ids cache_position use_cache past_key_values max_length_q max_length_k num_items_in_batch layer_idx "
-    "deterministic indices block_indices logits_to_keep labels mm_token_type_ids token_type_ids".split()
+    "deterministic indices block_indices logits_to_keep labels shift_labels mm_token_type_ids token_type_ids".split()
 )
 _HARMLESS_PREFIXES = ("output_", "return_")  # what the model returns
 
@@ -42,9 +43,11 @@ def sparse_hopfield_mask(
         dtype (`torch.dtype`): Dtype of an additive mask.
         *args, **kwargs: As for transformers' `sdpa_mask`.
     """
+    parallel = active()
     if config is not None and uses_additive_masks(type(config)):
         return eager_mask(*args, config=config, dtype=dtype, **kwargs)  # type: ignore[misc]  # dtype is by keyword
-    return sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
+    make = sdpa_mask if parallel is None else parallel.mask
+    return make(*args, config=config, dtype=dtype, **kwargs)
 
 
 def sparse_hopfield_attention_forward(
@@ -95,10 +98,19 @@ def sparse_hopfield_attention_forward(
     packed = (
         None if cu_seq_lens_q is None else (cu_seq_lens_q, cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k)
     )
-    seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packed)
     options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "softcap": softcap, "sinks": s_aux}
-    options["return_weights"] = bool(output_attentions) or attentions_are_captured()
+    return_weights = bool(output_attentions) or attentions_are_captured()
     retrieval = _retrieval_of(module)
+    parallel = active()
+    if parallel is not None:
+        limits = {"mask": attention_mask, "bias": position_bias, "is_causal": is_causal, "sliding_window": sliding_window}
+        unsupported = {"output_attentions": return_weights, "cu_seq_lens of packed sequences": packed is not None}
+        positions = {"position_ids": kwargs.get("position_ids"), "unsupported": unsupported}
+        output = parallel.attend(module, retrieval, query, key, value, **limits, **options, **positions)
+        return _outputs(output)
+    check_recomputed(module)
+    seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packed)
+    options["return_weights"] = return_weights
     if retrieval is None:
         return _dense(module, query, seen, options)
     return _sparse(retrieval, query, seen, options)
