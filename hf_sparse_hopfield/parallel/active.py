@@ -74,7 +74,9 @@ def active() -> ParallelAttention | None:
     if theirs is None:
         return _ACTIVE[-1] if _ACTIVE else None
     if _ACTIVE:
-        raise RuntimeError(f"torch's context_parallel and {type(_ACTIVE[-1]).__name__} are both active; use one of them.")
+        raise RuntimeError(
+            f"torch's context_parallel and {type(_ACTIVE[-1]).__name__} are both active; use one of them."
+        )
     from .context import in_torch_context
 
     return in_torch_context(*theirs)

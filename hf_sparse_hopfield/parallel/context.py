@@ -30,8 +30,16 @@ from .sharded_keys import Processes, retrieve_sharded
 
 
 IGNORED_LABEL = -100  # as in the losses of transformers
-# Inputs with one entry per token, and what those have that fill up nothing: each is split along its second dimension.
-_PER_TOKEN = ("input_ids", "inputs_embeds", "attention_mask", "position_ids", "token_type_ids", "labels", "shift_labels")
+# Inputs with one entry per token, which are split along their second dimension.
+_PER_TOKEN = (
+    "input_ids",
+    "inputs_embeds",
+    "attention_mask",
+    "position_ids",
+    "token_type_ids",
+    "labels",
+    "shift_labels",
+)
 _ATTENTION_TYPES = ("full_attention", "sliding_attention")
 
 
@@ -239,14 +247,18 @@ def _check_model(model: nn.Module) -> None:
     sites = attention_sites(pretrained)
     own = [site.name for site in sites if not site.kind.registry]
     if own:
-        raise ValueError(f"{name} {shortened(own)} compute their weights themselves, from the keys of this process alone.")
+        raise ValueError(
+            f"{name} {shortened(own)} compute their weights themselves, from the keys of this process alone."
+        )
     others = [site.name for site in sites if attention_name(site.configs[0]) != ATTENTION_NAME]
     if others:
         raise ValueError(f"{name} {shortened(others)} use another attention implementation than {ATTENTION_NAME!r}.")
     types = set(getattr(pretrained.config.get_text_config(), "layer_types", None) or ()) - set(_ATTENTION_TYPES)
     if types:
         raise ValueError(f"{name} its layers of type {sorted(types)} need more of the sequence than attention brings.")
-    mixing = [path for path, module in pretrained.named_modules() if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.RNNBase))]
+    mixing = [
+        path for path, module in pretrained.named_modules() if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.RNNBase))
+    ]
     if mixing:
         raise ValueError(f"{name} {shortened(mixing)} mix neighbouring tokens, some of which other processes have.")
 
@@ -258,6 +270,14 @@ def _part_of(model: PreTrainedModel, batch: Mapping[str, Any], processes: Proces
         raise ValueError(f"batch must have input_ids or inputs_embeds, got {sorted(batch)}.")
     count, length = tokens.shape[:2]
     whole = {name: value for name, value in batch.items() if value is not None}
+    split = [name for name, value in whole.items() if isinstance(value, Tensor) and value.ndim]
+    for name in split:
+        shape = whole[name].shape
+        if name not in _PER_TOKEN or shape[1:2] != (length,) or len(shape) != (3 if name == "inputs_embeds" else 2):
+            raise ValueError(
+                f"{name} of shape {tuple(shape)} cannot be split along a sequence of length {length}; context_parallel splits "
+                f"{', '.join(_PER_TOKEN)}, with one entry per token."
+            )
     if "position_ids" not in whole:
         whole["position_ids"] = torch.arange(length, device=tokens.device)[None].expand(count, -1)
     elif "attention_mask" not in whole and bool((whole["position_ids"].diff(dim=-1) != 1).any()):
@@ -270,17 +290,7 @@ def _part_of(model: PreTrainedModel, batch: Mapping[str, Any], processes: Proces
     if "labels" in whole or "shift_labels" in whole:
         _shift_labels(model, whole)
     own = sharded_positions(length, processes.size)[processes.rank].to(tokens.device)
-    part = {}
-    for name, value in whole.items():
-        if isinstance(value, Tensor) and value.ndim:
-            if name not in _PER_TOKEN or value.ndim < 2 or value.shape[1] != length or (value.ndim > 2 and name != "inputs_embeds"):
-                raise ValueError(
-                    f"{name} of shape {tuple(value.shape)} cannot be split along a sequence of length {length}; "
-                    f"context_parallel splits {', '.join(_PER_TOKEN)} of shape (batch, length)."
-                )
-            value = value.index_select(1, own)
-        part[name] = value
-    return part
+    return {name: value.index_select(1, own) if name in _PER_TOKEN else value for name, value in whole.items()}
 
 
 def _shift_labels(model: PreTrainedModel, whole: dict[str, Any]) -> None:
@@ -289,7 +299,11 @@ def _shift_labels(model: PreTrainedModel, whole: dict[str, Any]) -> None:
     passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     routed = getattr(model.config.get_text_config(), "output_router_logits", False)
     if model.loss_function is not ForCausalLMLoss or not passes_on or routed:
-        reason = "adds a loss of its experts' routing" if routed else "does not compute transformers' loss of causal language models"
+        reason = (
+            "adds a loss of its experts' routing"
+            if routed
+            else "does not compute transformers' loss of causal language models"
+        )
         raise ValueError(
             f"{type(model).__name__} {reason}, so that its loss on a part of the sequence is no share of the whole. Leave out "
             "labels and compute the loss from the logits."
@@ -331,6 +345,7 @@ class ContextParallel:
             )
         return positions
 
+    @torch.compiler.disable
     def mask(
         self,
         *,
@@ -354,7 +369,7 @@ class ContextParallel:
         if kv_length != q_length or bool(q_offset) or bool(kv_offset):
             raise ValueError(
                 f"context parallelism needs whole sequences, but a cache brings {kv_length} keys for {q_length} queries. "
-                "Generation is not supported; pass use_cache=False."
+                "Generation is not supported; for a whole sequence, pass use_cache=False."
             )
         held = _tensors_of(mask_function)
         self.needs_positions = bool(held) and self.check_positions and _is_packed_causal(mask_function)
@@ -389,6 +404,7 @@ class ContextParallel:
         last_token, first = self.processes.largest(torch.stack([last_token, -first]))
         return bool((last_token > -first).any())
 
+    @torch.compiler.disable
     def attend(
         self,
         module: nn.Module,
@@ -412,7 +428,11 @@ class ContextParallel:
         name = type(module).__name__
         queries = query.shape[2]
         look = None if retrieval is None else look_at(retrieval)
-        refused = {"dropout": bool(dropout), "observation (calibration, sparsity logging)": look is not None, **unsupported}
+        refused = {
+            "dropout": bool(dropout),
+            "observation (calibration, sparsity logging)": look is not None,
+            **unsupported,
+        }
         if any(refused.values()):
             used = [reason for reason, is_used in refused.items() if is_used]
             raise ValueError(f"{name}: context parallelism does not support {' or '.join(used)}.")
@@ -476,12 +496,15 @@ class ContextParallel:
                     f"{name} does not pass position_ids to its attention, so packed sequences would not be noticed under "
                     "context parallelism. Pass an attention_mask to the model."
                 )
-        elif getattr(module, "layer_idx", 0) in (0, None) and not bool((position_ids == own).all()):
-            raise ValueError(
-                f"{name}: the position_ids of process {self.processes.rank} begin with {position_ids[0, :8].tolist()}, but its "
-                f"tokens have the positions {own[:8].tolist()}. Under torch's context_parallel, position_ids must count the "
-                "tokens of the whole sequence (packed sequences are not supported) and be among the buffers."
-            )
+        elif getattr(module, "layer_idx", 0) in (0, None):
+            differ = self.processes.gather([int(not bool((position_ids == own).all()))], own.device)
+            if any(is_other for (is_other,) in differ):  # in all processes: none must wait for one that has raised
+                raise ValueError(
+                    f"{name}: the position_ids of process {self.processes.rank} begin with {position_ids[0, :8].tolist()}, and "
+                    f"its tokens have the positions {own[:8].tolist()}; in processes {[r for r, (x,) in enumerate(differ) if x]} "
+                    "they differ. Under torch's context_parallel, position_ids must count the tokens of the whole sequence "
+                    "(packed sequences are not supported) and be among the buffers."
+                )
 
 
 def _tensors_of(mask_function: Any) -> list[Tensor]:
