@@ -446,7 +446,7 @@ class ContextParallel:
         beta: float | Tensor
         beta, alpha, steps, tolerance = 1.0, 1.0, 1, 0.0
         if retrieval is not None:
-            beta, alpha = retrieval(torch.promote_types(query.dtype, torch.float32))  # type: ignore[assignment]
+            beta, alpha = retrieval(torch.promote_types(query.dtype, torch.float32))
             steps, tolerance = retrieval.steps, retrieval.tolerance
         if isinstance(scaling, Tensor):
             beta, scaling = beta * scaling, 1.0
