@@ -14,9 +14,9 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 
 from ..configuration import SparseHopfieldConfig
 from ..observation import retrieve_with
+from ..parallel.active import active, check_recomputed
 from ..parallel.heads import LocalHeads
 from ..parallel.tensor import tensor_parallel_heads
-from ..parallel.ulysses import active_exchange
 from ..retrieval import retrieve
 from .binding import LayerRetrieval, check_current, resolve
 from .families import Kind, uses_additive_masks
@@ -45,11 +45,11 @@ def sparse_hopfield_mask(
         dtype (`torch.dtype`): Dtype of an additive mask.
         *args, **kwargs: As for transformers' `sdpa_mask`.
     """
-    if active_exchange(config) is not None:
-        kwargs["q_length"] = kwargs["kv_length"]  # attention sees the whole sequence
+    parallel = active()
     if config is not None and uses_additive_masks(type(config)):
         return eager_mask(*args, config=config, dtype=dtype, **kwargs)  # type: ignore[misc]  # dtype is by keyword
-    return sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
+    make = sdpa_mask if parallel is None else parallel.mask
+    return make(*args, config=config, dtype=dtype, **kwargs)
 
 
 def sparse_hopfield_attention_forward(
@@ -96,35 +96,65 @@ def sparse_hopfield_attention_forward(
         `(batch, heads, queries, keys)` if they are requested.
     """
     _refuse_unknown(module, kwargs)
-    exchange = active_exchange(module)
-    if exchange is not None:
-        _refuse_split(module, position_bias, cu_seq_lens_q, output_attentions)
-        query, key, value = exchange.to_heads(query, key, value)
-        s_aux = None if s_aux is None else exchange.local_heads(query.shape[1]).take(s_aux)
     is_causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     packed = (
         None if cu_seq_lens_q is None else (cu_seq_lens_q, cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k)
     )
-    seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packed)
     options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "softcap": softcap, "sinks": s_aux}
-    options["return_weights"] = bool(output_attentions) or attentions_are_captured()
+    return_weights = bool(output_attentions) or attentions_are_captured()
     retrieval = _retrieval_of(module)
+    parallel = active()
+    if parallel is not None:
+        limits = {
+            "mask": attention_mask,
+            "bias": position_bias,
+            "is_causal": is_causal,
+            "sliding_window": sliding_window,
+        }
+        unsupported = {"output_attentions": return_weights, "cu_seq_lens of packed sequences": packed is not None}
+        positions = {"position_ids": kwargs.get("position_ids"), "unsupported": unsupported}
+        output = parallel.attend(module, retrieval, query, key, value, **limits, **options, **positions)
+        return _outputs(output)
+    check_recomputed(module)
+    seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packed)
+    options["return_weights"] = return_weights
     if retrieval is None:
-        output, weights = _dense(module, query, seen, options)
-    else:
-        options["heads"] = _heads_here(module, retrieval, query.shape[1])
-        output, weights = _sparse(retrieval, query, seen, options)
-    return output if exchange is None else exchange.to_sequence(output), weights
+        return _dense(module, query, seen, options)
+    heads = query.shape[1]
+    local = tensor_parallel_heads(module, heads, retrieval.num_heads) if heads < retrieval.num_heads else None
+    return _sparse(retrieval, query, seen, {**options, "heads": local})
 
 
-def _heads_here(module: torch.nn.Module, retrieval: LayerRetrieval, heads: int) -> LocalHeads | None:
-    """Which heads of a module this process computes, if other processes have the rest; `None` for all."""
-    if heads >= retrieval.num_heads:
-        return None
-    exchange = active_exchange(module)
-    return (
-        tensor_parallel_heads(module, heads, retrieval.num_heads) if exchange is None else exchange.local_heads(heads)
-    )
+def attend_with(
+    heads: LocalHeads,
+    module: torch.nn.Module,
+    retrieval: LayerRetrieval | None,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    sliding_window: int | None,
+    **options: Any,
+) -> torch.Tensor:
+    """
+    The attention of some heads of a module, for `parallel/ulysses.py`.
+
+    Args:
+        heads ([`LocalHeads`]): Which heads these are.
+        module (`torch.nn.Module`): The attention module.
+        retrieval ([`LayerRetrieval`], *optional*): Its settings; `None` for a layer that stays dense.
+        query, key, value, mask, is_causal, sliding_window, **options: As for [`retrieve`].
+
+    Returns:
+        `torch.Tensor` of shape `(batch, queries, heads, value_dim)`.
+    """
+    seen = _visible(module, query, key, value, mask, None, is_causal, sliding_window, None)
+    options["return_weights"] = False
+    if retrieval is None:
+        return _dense(module, query, seen, options)[0]
+    return _sparse(retrieval, query, seen, {**options, "heads": heads})[0]
 
 
 def _sparse(
@@ -182,15 +212,6 @@ def _refuse_unknown(module: torch.nn.Module, kwargs: dict[str, Any]) -> None:
         raise ValueError(
             f"{type(module).__name__} passes {sorted(unknown)} to its attention, which sparse_hopfield does not know: "
             "the result might differ from what the model means. Use another attention implementation for this model."
-        )
-
-
-def _refuse_split(module: torch.nn.Module, *others: Any) -> None:
-    """Refuse what belongs to all heads or to the whole sequence, which each process has only a part of."""
-    if any(other is not None and other is not False for other in others) or attentions_are_captured():
-        raise ValueError(
-            f"{type(module).__name__}: ulysses supports neither a position bias, nor cu_seq_lens of packed sequences, nor "
-            "output_attentions."
         )
 
 

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from ..backends.masks import MASKED_BELOW
 from ..functional import entmax
 from ..observation import look_at
+from ..parallel.active import active
 from ..retrieval import retrieve
 from .binding import LayerRetrieval, check_current
 from .families import Kind, classify
@@ -201,10 +202,20 @@ def _sparse_forward(kind: Kind, original: Method) -> Method:
             return original(self, *args, **kwargs)
         if not torch.compiler.is_compiling():
             check_current(self, retrieval)
+            _refuse_parallel(self)
         with _softmax_of(retrieval, kind):
             return original(self, *args, **kwargs)
 
     return forward
+
+
+def _refuse_parallel(module: torch.nn.Module) -> None:
+    parallel = active()
+    if parallel is not None:
+        raise ValueError(
+            f"{type(module).__name__} computes its weights itself, from the keys of this process alone, so it cannot run under "
+            f"{type(parallel).__name__}. Use a model whose attention is on transformers' registry."
+        )
 
 
 def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:

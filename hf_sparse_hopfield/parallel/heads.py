@@ -18,7 +18,7 @@ class LocalHeads:
     Args:
         start (`int`): The first head of this process.
         stop (`int`): The head after its last.
-        group (`torch.distributed.ProcessGroup`): The processes that have the other heads.
+        group (`torch.distributed.ProcessGroup`, *optional*): The processes that have the other heads; `None` for all.
         sum_gradients (`bool`):
             Whether to sum the gradients of learned values over the group. In tensor parallelism each process must end up
             with the whole gradient. In sequence parallelism its gradients are partial for all weights alike, and whoever
@@ -27,7 +27,7 @@ class LocalHeads:
 
     start: int
     stop: int
-    group: "dist.ProcessGroup"
+    group: "dist.ProcessGroup | None"
     sum_gradients: bool
 
     def take(self, values: Any) -> Any:
@@ -73,7 +73,7 @@ class _SummedGradient(torch.autograd.Function):
     """The identity, whose gradient is the sum over the processes of a group."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, group: "dist.ProcessGroup") -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, group: "dist.ProcessGroup | None") -> torch.Tensor:
         ctx.group = group
         return tensor.view_as(tensor)
 

@@ -22,5 +22,5 @@ def torchrun(script: str, *arguments: object, processes: int = 2) -> subprocess.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     raised = [line for line in finished.stderr.splitlines() if line.startswith("[rank0]")]
-    assert finished.returncode == 0, "\n".join(raised) or finished.stderr[-6000:]
+    assert finished.returncode == 0, "\n".join(raised[-30:]) or finished.stderr[-6000:]
     return finished

@@ -22,19 +22,21 @@ POSITIONS = torch.arange(TOKENS.shape[1])[None]
 PADDINGS = {"none": None, "left": LEFT_PADDED, "right": LEFT_PADDED.flip(1)}
 
 
+def shared(model: Any, batch: dict[str, Any], parallel: bool) -> Any:
+    """The context of a forward and a backward pass, which yields what to call the model with."""
+    return ulysses(model, batch) if parallel else nullcontext(batch)
+
+
 def run_causal(checkpoint: Path, parallel: bool = False) -> dict[str, Any]:
     """Logits, loss and gradients with each kind of padding and with gradient checkpointing; then the sparsity report."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint)
-    results: dict[str, Any] = {}
-    with ulysses(model) if parallel else nullcontext():
-        for name, mask in PADDINGS.items():
-            results[name] = _run_once(model, mask, parallel)
-        model.gradient_checkpointing_enable()
-        results["checkpointing"] = _run_once(model, LEFT_PADDED, parallel)
-        results["data parallel"] = _run_once(model, LEFT_PADDED, parallel, wrapped=True)
-        model.eval()
-        batch = {"input_ids": TOKENS, "attention_mask": LEFT_PADDED}
-        results["report"] = sparsity_report(model, [batch]).to_dict()["layers"]
+    results: dict[str, Any] = {name: _run_once(model, mask, parallel) for name, mask in PADDINGS.items()}
+    model.gradient_checkpointing_enable()
+    results["checkpointing"] = _run_once(model, LEFT_PADDED, parallel)
+    results["data parallel"] = _run_once(model, LEFT_PADDED, parallel, wrapped=True)
+    model.eval()
+    with shared(model, {"input_ids": TOKENS, "attention_mask": LEFT_PADDED}, parallel) as part:
+        results["report"] = sparsity_report(model, [part]).to_dict()["layers"]
     with torch.no_grad():
         results["outside"] = {"logits": model(input_ids=TOKENS).logits}
     return results
@@ -46,9 +48,10 @@ def _run_once(model: Any, mask: torch.Tensor | None, parallel: bool, wrapped: bo
     model.zero_grad()
     labels = TOKENS if mask is None else TOKENS.masked_fill(mask == 0, -100)
     called = DistributedDataParallel(model) if parallel and wrapped else model
-    output = called(input_ids=TOKENS, attention_mask=mask, labels=labels)
-    # DistributedDataParallel sums gradients, and divides by the number of processes
-    (output.loss * (dist.get_world_size() if called is not model else 1)).backward()
+    with shared(called, {"input_ids": TOKENS, "attention_mask": mask, "labels": labels}, parallel) as part:
+        output = called(**part)
+        # DistributedDataParallel sums gradients, and divides by the number of processes
+        (output.loss * (dist.get_world_size() if called is not model else 1)).backward()
     found = {"loss": output.loss.detach()} | {name: weight.grad.clone() for name, weight in model.named_parameters()}
     if parallel:
         for name, value in found.items():
@@ -60,9 +63,9 @@ def _run_once(model: Any, mask: torch.Tensor | None, parallel: bool, wrapped: bo
 def run_masked(checkpoint: Path, parallel: bool = False) -> dict[str, Any]:
     """An encoder: logits."""
     model = AutoModelForMaskedLM.from_pretrained(checkpoint).eval()
-    mask = LEFT_PADDED.flip(1)
-    with ulysses(model) if parallel else nullcontext(), torch.no_grad():
-        logits = model(TOKENS, mask, position_ids=POSITIONS, token_type_ids=TOKENS % 2).logits
+    batch = {"input_ids": TOKENS, "attention_mask": LEFT_PADDED.flip(1), "token_type_ids": TOKENS % 2}
+    with shared(model, {**batch, "position_ids": POSITIONS.expand(4, -1)}, parallel) as part, torch.no_grad():
+        logits = model(**part).logits
     return {"encoder": {"logits": _all_tokens(logits, parallel)}}
 
 
@@ -80,28 +83,47 @@ def refusals(llama: Path, bert: Path) -> dict[str, str]:
     masked = AutoModelForMaskedLM.from_pretrained(bert)
     packed = torch.cat([POSITIONS[:, :7], POSITIONS[:, :5]], 1)
 
-    def call(model: Any, *args: Any, **kwargs: Any) -> Callable[[], None]:
+    def call(model: Any, tokens: torch.Tensor = TOKENS, **others: Any) -> Callable[[], None]:
         def enter_and_call() -> None:
-            with ulysses(model):
-                model(*args, **kwargs)
+            with ulysses(model, {"input_ids": tokens, **others}) as part:
+                model(**part)
 
         return enter_and_call
 
+    def twice() -> None:
+        with ulysses(causal, {"input_ids": TOKENS}), ulysses(causal, {"input_ids": TOKENS}):
+            pass
+
+    def late_backward() -> None:
+        causal.train()
+        causal.gradient_checkpointing_enable()
+        with ulysses(causal, {"input_ids": TOKENS, "labels": TOKENS}) as part:
+            loss = causal(**part).loss
+        loss.backward()
+
+    def with_cache() -> None:
+        cache = causal.eval()(input_ids=TOKENS, use_cache=True).past_key_values
+        with ulysses(causal, {"input_ids": TOKENS}) as part:
+            causal(**part, past_key_values=cache)
+
     attempts = {
+        "late backward": late_backward,
         "odd length": call(causal, TOKENS[:, :11]),
         "packed": call(causal, TOKENS[:1], position_ids=packed),
-        "mask": call(causal, TOKENS, attention_mask=torch.ones(4, 1, 12, 12, dtype=torch.bool)),
-        "cache": call(causal, TOKENS, past_key_values=[1]),
-        "part of the logits": call(causal, TOKENS, logits_to_keep=1),
-        "weights": call(causal, TOKENS, output_attentions=True),
-        "positions": call(masked, TOKENS),
-        "labels": call(masked, TOKENS, position_ids=POSITIONS, labels=TOKENS),
-        "dense": call(tiny_model("llama"), TOKENS),
-        "two sequences": call(tiny_model("bart", "sparse_hopfield"), TOKENS),
-        "one output": call(AutoModelForSequenceClassification.from_pretrained(llama), TOKENS),
-        "own softmax": call(tiny_model("gptj", "sparse_hopfield"), TOKENS),
-        "twice": lambda: call_twice(causal),
-        "not a model": call(torch.nn.Linear(2, 2), TOKENS),
+        "mask": call(causal, attention_mask=torch.ones(4, 1, 12, 12, dtype=torch.bool)),
+        "cache": with_cache,
+        "weights": call(causal, output_attentions=True),
+        "positions": call(masked),
+        "labels": call(masked, position_ids=POSITIONS.expand(4, -1), labels=TOKENS),
+        "dense": call(tiny_model("llama")),
+        "two sequences": call(tiny_model("bart", "sparse_hopfield")),
+        "one output": call(AutoModelForSequenceClassification.from_pretrained(llama)),
+        "own softmax": call(tiny_model("gptj", "sparse_hopfield")),
+        "heads": call(
+            tiny_model("llama", "sparse_hopfield", hidden_size=24, num_attention_heads=3, num_key_value_heads=3)
+        ),
+        "twice": twice,
+        "not a model": call(torch.nn.Linear(2, 2)),
     }
     errors = {}
     for name, attempt in attempts.items():
@@ -111,12 +133,6 @@ def refusals(llama: Path, bert: Path) -> dict[str, str]:
         except (ValueError, RuntimeError, TypeError) as error:
             errors[name] = str(error)
     return errors
-
-
-def call_twice(model: Any) -> None:
-    """Nest two contexts."""
-    with ulysses(model), ulysses(model):
-        pass
 
 
 if __name__ == "__main__":

@@ -5,9 +5,7 @@ import pytest
 import torch
 from accelerate.utils import DeepSpeedSequenceParallelConfig
 
-from hf_sparse_hopfield.parallel.ulysses import active_exchange
 from tests.roads.table import road
-from tests.tiny_models import tiny_model
 
 from . import run_ulysses
 from .checkpoints import write
@@ -38,7 +36,7 @@ def check(one: dict, two: dict) -> None:
                 torch.testing.assert_close(two[name][key], value, rtol=0, atol=1e-6, msg=f"{name}: {key}")
 
 
-@road("Ulysses sequence parallelism, `with ulysses(model):`", "equal")
+@road("Ulysses sequence parallelism, `with ulysses(model, batch) as part`", "equal")
 @pytest.mark.parametrize("name", ["llama", "one_key", "granite_swa"])
 def test_two_processes_share_a_sequence(folder, processes, name):
     """Logits, loss, gradients (learned beta among them) and sparsity report with no, left and right padding, gradient checkpointing and DDP; also with one key head and with sinks and windows."""
@@ -57,20 +55,21 @@ def test_two_processes_share_a_sequence_of_an_encoder(folder, processes):
 @pytest.mark.parametrize(
     "attempt, message",
     {
+        "late backward": "Call `backward` inside the context",
         "odd length": "has 11 tokens, which 2 processes cannot share evenly",
-        "packed": "position_ids start again",
-        "mask": "needs an attention_mask of shape .batch, length., got .4, 1, 12, 12.",
-        "cache": "with past_key_values of",
-        "part of the logits": "with logits_to_keep of",
-        "weights": "supports neither .* nor output_attentions",
+        "packed": "position_ids start anew within a row.*ulysses does not support packed",
+        "mask": "attention_mask of shape .4, 1, 12, 12. cannot be split along a sequence",
+        "cache": "neither caches nor cross-attention",
+        "weights": "ulysses does not support output_attentions",
         "positions": "needs position_ids of",
-        "labels": "loss of causal language models only",
-        "dense": "under the name sparse_hopfield, and this layer does not",
-        "two sequences": "it has two sequences",
+        "labels": "Leave out labels and compute the loss from the logits",
+        "dense": "it has no layer that retrieves sparsely",
+        "two sequences": "it is an encoder-decoder",
         "one output": "it makes one output of the whole sequence",
-        "own softmax": "registry under the name sparse_hopfield, and this layer does not",
-        "twice": "ulysses does not nest",
-        "not a model": "needs a model of transformers, got Linear",
+        "own softmax": "compute their weights themselves",
+        "heads": "has 3 heads, which 2 processes cannot share evenly",
+        "twice": "parallel contexts do not nest",
+        "not a model": "ulysses needs a model of transformers, got Linear",
     }.items(),
 )
 def test_what_cannot_be_split_is_refused(processes, attempt, message):
@@ -87,9 +86,3 @@ def test_accelerate_knows_other_names_only():
     """accelerate raises when the configuration is made: it accepts sdpa, flash attention and its kernels on the Hub."""
     with pytest.raises(ValueError, match="Invalid sp_attn_implementation: sparse_hopfield"):
         DeepSpeedSequenceParallelConfig(sp_attn_implementation="sparse_hopfield")
-
-
-def test_nothing_is_exchanged_outside_of_the_context():
-    model = tiny_model("llama", "sparse_hopfield")
-    assert active_exchange(model.model.layers[0].self_attn) is None
-    assert active_exchange(model.config) is None
