@@ -20,6 +20,9 @@ from ..backends import RetrievalProblem
 from ..backends.masks import canonical_mask, visible
 from ..configuration import SparseHopfieldConfig
 from ..observation import look_at, retrieve_with
+from ..parallel.active import active, check_recomputed
+from ..parallel.heads import LocalHeads
+from ..parallel.tensor import tensor_parallel_heads
 from ..retrieval import retrieve
 from . import uncalibrated
 from .binding import LayerRetrieval, check_current, resolve
@@ -49,8 +52,11 @@ def sparse_hopfield_mask(
     """
     if in_continuous_batch():
         return None
+    parallel = active()
     if config is not None and uses_additive_masks(type(config)):
         return eager_mask(*args, config=config, dtype=dtype, **kwargs)  # type: ignore[misc]  # dtype is by keyword
+    if parallel is not None:
+        return parallel.mask(*args, config=config, dtype=dtype, **kwargs)
     mask = sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
     if mask is not None and kwargs.get("attention_mask") is None and not torch.compiler.is_compiling():
         vars(mask)[_OF_THE_MODEL_ALONE] = True
@@ -126,6 +132,19 @@ def sparse_hopfield_attention_forward(
         )
     _refuse_unknown(module, kwargs)
     is_causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    retrieval = _retrieval_of(module)
+    parallel = active()
+    if parallel is not None:
+        limits = {"mask": attention_mask, "bias": position_bias, "is_causal": is_causal, "sliding_window": sliding_window}
+        unsupported = {
+            "output_attentions": options.pop("return_weights"),
+            "cu_seq_lens of packed sequences": cu_seq_lens_q is not None,
+            "seq_idx of packed sequences": seq_idx is not None,
+            "sinks of each query": sinks is not None,
+        }
+        places = {"position_ids": position_ids, "unsupported": unsupported}
+        return _outputs(parallel.attend(module, retrieval, query, key, value, **limits, **options, **places))
+    check_recomputed(module)
     # Next to a mask of the user, positions mean nothing more: those of padding or of a tree of candidates start again, too.
     # Flash attention takes the positions of one row in the same way, causal or not.
     alone = attention_mask is None or hasattr(attention_mask, _OF_THE_MODEL_ALONE)
@@ -134,7 +153,7 @@ def sparse_hopfield_attention_forward(
     seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packing)
     if sinks is not None:
         seen = _with_sinks(query, seen, sinks)
-    output, weights = _attend(module, _retrieval_of(module), query, seen, options)
+    output, weights = _attend(module, retrieval, query, seen, options)
     return output, weights if sinks is None or weights is None else weights[..., :-1]
 
 
@@ -171,7 +190,41 @@ def _attend(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     if retrieval is None:
         return _dense(module, query, seen, options)
-    return _sparse(retrieval, query, seen, options)
+    heads = query.shape[1]
+    local = tensor_parallel_heads(module, heads, retrieval.num_heads) if heads < retrieval.num_heads else None
+    return _sparse(retrieval, query, seen, {**options, "heads": local})
+
+
+def attend_with(
+    heads: LocalHeads,
+    module: torch.nn.Module,
+    retrieval: LayerRetrieval | None,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    sliding_window: int | None,
+    **options: Any,
+) -> torch.Tensor:
+    """
+    The attention of some heads of a module, for `parallel/ulysses.py`.
+
+    Args:
+        heads ([`LocalHeads`]): Which heads these are.
+        module (`torch.nn.Module`): The attention module.
+        retrieval ([`LayerRetrieval`], *optional*): Its settings; `None` for a layer that stays dense.
+        query, key, value, mask, is_causal, sliding_window, **options: As for [`retrieve`].
+
+    Returns:
+        `torch.Tensor` of shape `(batch, queries, heads, value_dim)`.
+    """
+    seen = _visible(module, query, key, value, mask, None, is_causal, sliding_window, Packing())
+    options["return_weights"] = False
+    if retrieval is None:
+        return _dense(module, query, seen, options)[0]
+    return _sparse(retrieval, query, seen, {**options, "heads": heads})[0]
 
 
 def _sparse(

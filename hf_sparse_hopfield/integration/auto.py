@@ -247,7 +247,7 @@ def _sparse_model_class(
 ) -> "type[PreTrainedModel]":
     if (base, config_class) not in _MODEL_CLASSES:
         _MODEL_CLASSES[base, config_class] = type(
-            f"{PREFIX}{base.__name__}",
+            f"{PREFIX}{base.__name__.removeprefix('FSDP')}",  # the prefix of a model that is sharded by FSDP2
             (base,),
             {
                 "__module__": __name__,

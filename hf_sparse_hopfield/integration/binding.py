@@ -22,6 +22,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from ..backends import available_backends
 from ..checks import check_choice, shown
 from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
+from ..parallel.data import is_sharded
 from ..retrieval_parameters import RetrievalParameters
 from . import uncalibrated
 from .families import uses_additive_masks
@@ -242,6 +243,11 @@ def bind(model: PreTrainedModel) -> list[str]:
         )
     _check_layer_names(sparse, model_name)
     resolved = [(site, resolve(site, model_name)) for site in sparse]
+    if any(retrieval is not None and list(retrieval.parameters()) for _, retrieval in resolved) and is_sharded(model):
+        raise RuntimeError(
+            f"{model_name} is sharded by FSDP2, which would neither shard nor train learned alpha and beta that come later. "
+            "Make the model sparse before it is sharded."
+        )
     for site in sites:
         if not site.is_sparse:
             _detach(site.module)

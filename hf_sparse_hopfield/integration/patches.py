@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from ..backends.masks import MASKED_BELOW, canonical_mask
 from ..functional import entmax
 from ..observation import look_at
+from ..parallel.active import active
 from ..retrieval import retrieve
 from . import uncalibrated
 from .binding import LayerRetrieval, check_current
@@ -232,6 +233,7 @@ def _sparse_forward(kind: Kind, original: Method) -> Method:
             return original(self, *args, **kwargs)
         if not torch.compiler.is_compiling():
             check_current(self, retrieval)
+            _refuse_parallel(self)
         mode = _softmax_of(retrieval, kind)
         with mode:
             result = original(self, *args, **kwargs)
@@ -249,6 +251,15 @@ def _sparse_forward(kind: Kind, original: Method) -> Method:
 def _contains_attention(module: torch.nn.Module) -> bool:
     """Whether the module leaves its attention to a part that has settings itself, and checks itself."""
     return any(hasattr(part, ATTENTION_NAME) for part in module.modules() if part is not module)
+
+
+def _refuse_parallel(module: torch.nn.Module) -> None:
+    parallel = active()
+    if parallel is not None:
+        raise ValueError(
+            f"{type(module).__name__} computes its weights itself, from the keys of this process alone, so it cannot run under "
+            f"{type(parallel).__name__}. Use a model whose attention is on transformers' registry."
+        )
 
 
 def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:

@@ -36,6 +36,7 @@ calls the original and does nothing else.
 | `Trainer.create_model_card` | adds our section to the Trainer's card |
 | `Trainer.push_to_hub` | explains a Hub error and names the command that retries |
 | `Trainer._push_from_checkpoint` | copies the remote code that the Trainer leaves out, and reports pushes that fail in the background |
+| `Trainer._prepare_context_parallel_inputs` | lets sparse models through, whose attention notices torch's context; the original refuses all but SDPA, which is what torch patches |
 | `PeftConfigMixin.save_pretrained` | records in `adapter_config.json` that the base is sparse, in the one write of that file |
 | `PeftConfigMixin.from_peft_type` | reads that record, before peft drops an entry that it does not know |
 | `PeftModel.save_pretrained` | the settings to record are those of the base at that moment |
@@ -67,10 +68,12 @@ calls the original and does nothing else.
 | `transformers.trainer` | `_push_from_checkpoint` | wrapped, see above | `on_save` callbacks run after the push |
 | `transformers.trainer` | `_prepare_inputs` | move a batch to the device and dtype of the model | `accelerate.utils.send_to_device` does not cast for DeepSpeed |
 | `peft.auto` | `_BaseAutoPeftModel` | wrapped, see above | each `AutoPeftModelFor...` inherits the method from it |
+| `transformers.trainer` | `_prepare_context_parallel_inputs` | wrapped, see above | none: the name of the attention is compared with sdpa |
 | `accelerate.accelerator` | `_is_accelerate_prepared` | train a model in parallel that was evaluated before | `Accelerator.free_memory` keeps the mark |
 
 Also here: [`swap_class`] assigns `model.__class__`, [`set_config_class`] `config.__class__`, [`name_auto_class`] writes into the
-public `*_MAPPING_NAMES` of transformers, and [`model_under_construction`] walks over stack frames.
+public `*_MAPPING_NAMES` of transformers, [`model_under_construction`] walks over stack frames, and [`torch_context_parallel`]
+reads torch's private `_cp_options` and the closure of the function that torch puts in place of SDPA.
 """
 
 import copy
@@ -84,7 +87,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from importlib import metadata
 from importlib.machinery import ModuleSpec
-from types import FrameType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..version import __version__
@@ -536,11 +539,22 @@ def _push_remote_code(original: Method) -> Method:
     return push_from_checkpoint
 
 
+def _allow_context_parallel(original: Method) -> Method:
+    def prepare_context_parallel_inputs(self: "Trainer", model: "nn.Module", inputs: dict[str, Any]) -> Any:
+        from .binding import has_bound_attention
+
+        # The original asks the model only for the name of its attention, and refuses every name but sdpa.
+        return original(self, None if has_bound_attention(model) else model, inputs)
+
+    return prepare_context_parallel_inputs
+
+
 _TRAINER_WRAPPERS = {
     "init_hf_repo": _explain_repository_errors,
     "create_model_card": _complete_card,
     "push_to_hub": _explain_push_errors,
     "_push_from_checkpoint": _push_remote_code,
+    "_prepare_context_parallel_inputs": _allow_context_parallel,
 }
 
 
@@ -790,6 +804,25 @@ def attentions_are_captured() -> bool:
 
     captured = _active_collector.get()
     return captured is not None and any("attentions" in name for name in captured)
+
+
+def torch_context_parallel() -> tuple[Any, Any, bool] | None:
+    """
+    What torch's `context_parallel` has set up, if the process is inside of it; accelerate and the Trainer enter it.
+
+    Returns:
+        `tuple` or `None`: The function that is in place of SDPA, the `DeviceMesh` of the processes, and whether each process
+        has a part from the front of the sequence and one from the back.
+    """
+    from torch.nn import functional
+
+    patched = functional.scaled_dot_product_attention
+    if not isinstance(patched, FunctionType):  # SDPA itself is built in
+        return None
+    if not patched.__module__.startswith("torch.distributed.tensor.experimental"):
+        return None
+    mesh = inspect.getclosurevars(patched).nonlocals["device_mesh"]
+    return patched, mesh, sys.modules[patched.__module__]._cp_options.enable_load_balance
 
 
 def is_initialized(weights: "nn.Module | Tensor") -> bool:

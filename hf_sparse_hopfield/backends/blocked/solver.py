@@ -80,6 +80,21 @@ def weights(z: Tensor, t: Tensor, eps: float | Tensor) -> Tensor:
     return _base(z, t, eps) if isinstance(eps, float) and eps == 1.0 else powers(z, t, eps)[0]
 
 
+def newton_step(total: Tensor, slope: Tensor, eps: float | Tensor) -> Tensor:
+    """
+    The step of Newton's method from a shift; not finite in a row without weight.
+
+    Args:
+        total (`torch.Tensor`): Sum of the weights of each row at the shift.
+        slope (`torch.Tensor`): Sum of their slopes.
+        eps (`float` or `torch.Tensor`): alpha - 1.
+    """
+    if isinstance(eps, float) and eps >= PLAIN_EPS:
+        return (total - 1).div_(slope) if eps == 1.0 else (total - total.pow(1 - eps)).div_(slope * eps)
+    log_total = total.log()
+    return log_total * normalizers.ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp() / slope
+
+
 def find_shift(
     rows: Rows,
     low: Tensor,
@@ -119,11 +134,7 @@ def find_shift(
         if sink is not None:
             p, w = powers(sink, t, eps)
             total, slope = total + p, slope + w
-        if isinstance(eps, float) and eps >= PLAIN_EPS:
-            step = (total - 1).div_(slope) if eps == 1.0 else (total - total.pow(1 - eps)).div_(slope * eps)
-        else:
-            log_total = total.log()
-            step = log_total * normalizers.ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp() / slope
+        step = newton_step(total, slope, eps)
         # A slope of zero: the row is empty, or the start was far beyond the root.
         new = torch.where(slope > 0, step.add_(t), low) if may_be_empty else step.add_(t)
         if start is not None:
