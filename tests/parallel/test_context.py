@@ -69,8 +69,8 @@ def both(folder):
 
 
 def check(results: list[dict], case: str, limit: float) -> None:
+    """Output and gradients are closer than `limit`."""
     for result in results:
-        assert result[case].keys() >= {"output", "query", "key", "value", "alpha", "beta", "bias", "sinks"}
         for name, worst in result[case].items():
             if "block" not in name:
                 assert worst < limit, (case, name)
@@ -82,6 +82,8 @@ def test_tensors(both):
     check(both, "double", 1e-12)
     check(both, "single", 1e-6)
     check(both, "bfloat16", 1e-6)
+    for result in both:  # the random problems are not all without them
+        assert result["double"].keys() == {"output", "query", "key", "value", "alpha", "beta", "bias", "sinks"}
 
 
 def test_no_process_holds_more_than_a_block_of_scores(both):
