@@ -160,7 +160,9 @@ def test_accelerate(both):
             assert max(result["accelerated"][name]) < 1e-6, name
 
 
-@road("accelerate's context parallelism with padding on the left, or with packed sequences", "refused")
+@road(
+    "accelerate's context parallelism with padding on the left, packed sequences, or outside of its context", "refused"
+)
 def test_accelerate_drops_no_mask_silently(both):
     """Two processes; accelerate's hook drops the mask of a padded batch, and positions start anew."""
     for result in both:
@@ -168,6 +170,7 @@ def test_accelerate_drops_no_mask_silently(both):
             "accelerate's context parallelism drops attention masks. Pad on the right" in result["accelerated"]["left"]
         )
         assert "packed sequences are not supported" in result["accelerated"]["packed"]
+        assert "drops attention masks, but runs outside of its context" in result["accelerated"]["outside"]
 
 
 @road("Trainer with `TrainingArguments(parallelism_config=ParallelismConfig(cp_size=2))`", "equal")
