@@ -31,7 +31,7 @@ from .keywords import ignored_keyword
 from .packing import Packing
 from .paged import in_continuous_batch, sequences_of
 from .sites import Site, settings_of
-from .upstream import ATTENTION_NAME, attentions_are_captured
+from .upstream import ATTENTION_NAME, attentions_are_captured, drops_masks
 
 
 # Marks a mask that the user had no part in: a window, say. Positions may still tell sequences in a row apart.
@@ -135,7 +135,12 @@ def sparse_hopfield_attention_forward(
     retrieval = _retrieval_of(module)
     parallel = active()
     if parallel is not None:
-        limits = {"mask": attention_mask, "bias": position_bias, "is_causal": is_causal, "sliding_window": sliding_window}
+        limits = {
+            "mask": attention_mask,
+            "bias": position_bias,
+            "is_causal": is_causal,
+            "sliding_window": sliding_window,
+        }
         unsupported = {
             "output_attentions": options.pop("return_weights"),
             "cu_seq_lens of packed sequences": cu_seq_lens_q is not None,
@@ -145,6 +150,7 @@ def sparse_hopfield_attention_forward(
         places = {"position_ids": position_ids, "unsupported": unsupported}
         return _outputs(parallel.attend(module, retrieval, query, key, value, **limits, **options, **places))
     check_recomputed(module)
+    _refuse_dropped_masks(module)
     # Next to a mask of the user, positions mean nothing more: those of padding or of a tree of candidates start again, too.
     # Flash attention takes the positions of one row in the same way, causal or not.
     alone = attention_mask is None or hasattr(attention_mask, _OF_THE_MODEL_ALONE)
@@ -271,6 +277,14 @@ def _outputs(result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The result of `retrieve` in the layout of transformers."""
     output, weights = result if isinstance(result, tuple) else (result, None)
     return output.transpose(1, 2).contiguous(), weights
+
+
+def _refuse_dropped_masks(module: torch.nn.Module) -> None:
+    if module._forward_pre_hooks and drops_masks(module):
+        raise ValueError(
+            f"{type(module).__name__} is prepared for accelerate's context parallelism, whose hook drops attention masks, but "
+            "runs outside of its context. Run it inside `accelerator.maybe_context_parallel`, or use a model that is not prepared."
+        )
 
 
 def _refuse_unknown(module: torch.nn.Module, kwargs: dict[str, Any]) -> None:

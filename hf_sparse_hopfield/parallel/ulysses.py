@@ -115,9 +115,9 @@ class Ulysses:
     def __init__(self, processes: Processes) -> None:
         self.processes = processes
 
-    def mask(self, *, q_length: int, kv_length: int, **arguments: Any) -> Tensor | None:
+    def mask(self, **arguments: Any) -> Tensor | None:
         """The mask of the whole sequence."""
-        return sdpa_mask(q_length=kv_length, kv_length=kv_length, **arguments)
+        return sdpa_mask(**{**arguments, "q_length": arguments["kv_length"]})
 
     def attend(
         self,
@@ -163,7 +163,7 @@ class Ulysses:
 
     def _exchange(self, tensor: Tensor) -> Tensor:
         """Give each process its part along dimension 1, and join what they give along dimension 2."""
-        return _AllToAll.apply(tensor, 1, 2, self.processes)  # type: ignore[no-any-return]
+        return _AllToAll.apply(tensor, 1, 2, self.processes)
 
 
 class _AllToAll(torch.autograd.Function):
