@@ -28,17 +28,13 @@ class ParallelAttention(Protocol):
         """
         ...
 
-    def attend(
-        self, module: nn.Module, retrieval: Any, query: Tensor, key: Tensor, value: Tensor, **options: Any
-    ) -> Tensor:
+    def attend(self, *args: Any, **kwargs: Any) -> Tensor:
         """
         Compute the attention of one layer.
 
         Args:
-            module (`torch.nn.Module`): The attention module.
-            retrieval ([`~integration.binding.LayerRetrieval`], *optional*): Its settings; `None` for a dense layer.
-            query, key, value (`torch.Tensor`): The part of this process, as for [`retrieve`].
-            **options: The other arguments of the attention function.
+            *args: The attention module, its settings (`None` for a dense layer), and the query, key and value of this process.
+            **kwargs: The other arguments of the attention function.
 
         Returns:
             `torch.Tensor` of shape `(batch, heads, queries, value_dim)`.
