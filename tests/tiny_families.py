@@ -125,7 +125,12 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "bamba": {**_MAMBA, "attn_layer_indices": [1]},
     "cohere_compass": {"text_config": {"rope_parameters": {"full_attention": _ROPE, "sliding_attention": _ROPE}}},
     "diffusion_gemma": {
-        "text_config": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": WIDTH, "head_dim": WIDTH // HEADS}
+        "text_config": {
+            "num_experts": 4,
+            "top_k_experts": 2,
+            "moe_intermediate_size": WIDTH,
+            "head_dim": WIDTH // HEADS,
+        }
     },
     "granite4_vision": {"deepstack_layer_map": [[0, 0]], "_first": ("deepstack_layer_map",)},
     "granitemoehybrid": {**_MAMBA, "layer_types": ["mamba", "attention"]},
