@@ -21,7 +21,7 @@ from ..retrieval import retrieve
 from .binding import LayerRetrieval, check_current, resolve
 from .families import Kind, uses_additive_masks
 from .sites import Site, settings_of
-from .upstream import ATTENTION_NAME, attentions_are_captured
+from .upstream import ATTENTION_NAME, attentions_are_captured, drops_masks
 
 
 # Keyword arguments of attention modules that change no score. `indices` and `block_indices` tell kernels which keys the mask,
@@ -116,6 +116,7 @@ def sparse_hopfield_attention_forward(
         output = parallel.attend(module, retrieval, query, key, value, **limits, **options, **positions)
         return _outputs(output)
     check_recomputed(module)
+    _refuse_dropped_masks(module)
     seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packed)
     options["return_weights"] = return_weights
     if retrieval is None:
@@ -200,6 +201,14 @@ def _outputs(result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The result of `retrieve` in the layout of transformers."""
     output, weights = result if isinstance(result, tuple) else (result, None)
     return output.transpose(1, 2).contiguous(), weights
+
+
+def _refuse_dropped_masks(module: torch.nn.Module) -> None:
+    if module._forward_pre_hooks and drops_masks(module):
+        raise ValueError(
+            f"{type(module).__name__} is prepared for accelerate's context parallelism, whose hook drops attention masks, but "
+            "runs outside of its context. Run it inside `accelerator.maybe_context_parallel`, or use a model that is not prepared."
+        )
 
 
 def _refuse_unknown(module: torch.nn.Module, kwargs: dict[str, Any]) -> None:

@@ -6,10 +6,10 @@ r"""Retrieval whose queries and keys are spread over processes: exact, forward a
     S(T) = sum_j [1 + eps (s_j - T)]_+ ^ (1 / eps)
 
 and entmax is the `T` with `S(T) = 1` (the usual threshold is `tau = eps T - 1`). `S` decreases in `T`, and it is a sum over
-keys, so each process adds its own part. Let `T_r` be the solution on the keys of process `r` alone. The sum over all keys at
-`T_r` is at least the part of process `r`, which is 1; as `S` decreases, the solution of the whole row is at least `T_r`. So
-every process solves its part, the largest `T_r` is a lower bound for all, and keys below the threshold that belongs to it
-have no weight. From a lower bound, Newton's method rises to the solution and never passes it (see `functional.normalizers`),
+keys, so each process adds its own part. Let `T_r` be the solution on keys of process `r` alone, all of them or some. The sum
+over all keys at `T_r` is at least the sum over these, which is 1; as `S` decreases, the solution of the whole row is at least
+`T_r`. So every process solves its part, the largest `T_r` is a lower bound for all, and keys below the threshold that belongs
+to it have no weight. From a lower bound, Newton's method rises to the solution and never passes it (see `functional.normalizers`),
 and it needs two numbers per row and step: the sums of weights and of slopes over the keys that are left. For softmax the
 first step is exact: it is the merging of logsumexp.
 
@@ -40,6 +40,8 @@ from ..functional.normalizers import alpha_slope
 # Scores of one block of a process. A block takes some ten collectives, so it must be worth them; several temporaries of
 # this size are in memory at a time.
 _BLOCK_SCORES = 1 << 22
+# The largest scores of a row that a process solves first.
+_CANDIDATES = 64
 # Newton's method needs about 4 steps from a good bound. This limit only ensures that no input can make it hang.
 _MAX_STEPS = 100
 
@@ -273,22 +275,23 @@ def _solve(call: _Call, scores: Tensor, eps: float | Tensor) -> Tensor:
     processes = call.sharding.processes
     limits = torch.finfo(scores.dtype)
     accuracy, margin = 2 * limits.eps, 4 * limits.eps
-    nothing = scores.new_full((*scores.shape[:3], 1), -torch.inf)
-    own = scores.amax(-1, keepdim=True) if scores.shape[-1] else nothing
+    # The largest scores of a part hold all of its support, unless that is large.
+    candidates = scores.topk(min(scores.shape[-1], _CANDIDATES), -1).values
+    own = candidates[..., :1] if candidates.shape[-1] else scores.new_full((*scores.shape[:3], 1), -torch.inf)
     origin = own.masked_fill(own == -torch.inf, 0)
-    alone = find_shift(
-        Rows(scores - origin, eps), torch.zeros_like(origin), steps=_MAX_STEPS, accuracy=limits.eps**0.5
-    )
+    rows = Rows(candidates - origin, eps)
+    alone = find_shift(rows, torch.zeros_like(origin), steps=_MAX_STEPS, accuracy=limits.eps**0.5)
     maximum, bound = processes.largest(torch.cat([own, own + alone], -1)).split(1, -1)
     origin = maximum.masked_fill(maximum == -torch.inf, 0)
     # Rounding must not lift the bound above the shift, nor cut off entries of the support.
     low = torch.where(maximum == -torch.inf, 0, (bound - origin) * (1 - margin) - margin * origin.abs()).clamp_min(0)
-    relative = scores - origin
     reach = 1 / eps if isinstance(eps, float) and eps else torch.inf if isinstance(eps, float) else eps.reciprocal()
-    survivors = (relative > low - reach * (1 + margin)).sum(-1)
-    most = int(survivors.max()) if survivors.numel() else 0
-    if most < relative.shape[-1] // 4:
-        relative = relative.topk(most, -1, sorted=False).values
+    relative = candidates - origin
+    survivors_are_left_out = (
+        relative.shape[-1] < scores.shape[-1] and (relative[..., -1:] > low - reach * (1 + margin)).any()
+    )
+    if survivors_are_left_out:
+        relative = scores - origin
     accuracy *= max(1.0, math.log(max(sum(call.sharding.keys), 1)))
     shift, moving = low, True
     for _ in range(_MAX_STEPS):

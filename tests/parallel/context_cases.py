@@ -406,6 +406,7 @@ def accelerated() -> dict:
     expected = alone(input_ids=tokens, attention_mask=mask, labels=labels).loss.item()
     found["right"] = [abs(accelerated_loss(accelerator, model, tokens, mask, labels)[0] - expected)]
     found["left"] = message(lambda: accelerated_loss(accelerator, model, tokens, mask.flip(1)))
+    found["outside"] = message(lambda: model(input_ids=tokens, attention_mask=mask.flip(1)))
     packed = torch.cat([torch.arange(7), torch.arange(8)]).repeat(2, 1)
     found["packed"] = message(lambda: accelerated_loss(accelerator, model, tokens, positions=packed))
     return found

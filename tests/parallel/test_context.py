@@ -69,8 +69,8 @@ def both(folder):
 
 
 def check(results: list[dict], case: str, limit: float) -> None:
+    """Output and gradients are closer than `limit`."""
     for result in results:
-        assert result[case].keys() >= {"output", "query", "key", "value", "alpha", "beta", "bias", "sinks"}
         for name, worst in result[case].items():
             if "block" not in name:
                 assert worst < limit, (case, name)
@@ -82,6 +82,8 @@ def test_tensors(both):
     check(both, "double", 1e-12)
     check(both, "single", 1e-6)
     check(both, "bfloat16", 1e-6)
+    for result in both:  # the random problems are not all without them
+        assert result["double"].keys() == {"output", "query", "key", "value", "alpha", "beta", "bias", "sinks"}
 
 
 def test_no_process_holds_more_than_a_block_of_scores(both):
@@ -158,7 +160,9 @@ def test_accelerate(both):
             assert max(result["accelerated"][name]) < 1e-6, name
 
 
-@road("accelerate's context parallelism with padding on the left, or with packed sequences", "refused")
+@road(
+    "accelerate's context parallelism with padding on the left, packed sequences, or outside of its context", "refused"
+)
 def test_accelerate_drops_no_mask_silently(both):
     """Two processes; accelerate's hook drops the mask of a padded batch, and positions start anew."""
     for result in both:
@@ -166,6 +170,7 @@ def test_accelerate_drops_no_mask_silently(both):
             "accelerate's context parallelism drops attention masks. Pad on the right" in result["accelerated"]["left"]
         )
         assert "packed sequences are not supported" in result["accelerated"]["packed"]
+        assert "drops attention masks, but runs outside of its context" in result["accelerated"]["outside"]
 
 
 @road("Trainer with `TrainingArguments(parallelism_config=ParallelismConfig(cp_size=2))`", "equal")
