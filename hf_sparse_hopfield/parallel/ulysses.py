@@ -126,18 +126,15 @@ class Ulysses:
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        *,
-        bias: Tensor | None,
-        sinks: Tensor | None,
-        position_ids: Tensor | None,
-        unsupported: Mapping[str, bool],
         **options: Any,
     ) -> Tensor:
-        """The attention of one layer; a dense layer has no `retrieval`. `unsupported` maps names to whether they are used."""
+        """The attention of one layer; a dense layer has no `retrieval`."""
         from ..integration.attention import attend_with  # imports `active.py`, and is imported while transformers is
 
         name = type(module).__name__
-        used = [reason for reason, is_used in {**unsupported, "a position bias": bias is not None}.items() if is_used]
+        options.pop("position_ids")
+        refused = {**options.pop("unsupported"), "a position bias": options.pop("bias") is not None}
+        used = [reason for reason, is_used in refused.items() if is_used]
         if used:
             raise ValueError(f"{name}: ulysses does not support {' or '.join(used)}.")
         all_heads, queries = query.shape[1:3]
@@ -152,8 +149,8 @@ class Ulysses:
         if repeats > 1:
             key, value = (tensor.repeat_interleave(repeats, 1) for tensor in (key, value))
         query, key, value = (self._exchange(tensor) for tensor in (query, key, value))
-        sinks = None if sinks is None else heads.take(sinks)
-        output = attend_with(heads, module, retrieval, query, key, value, sinks=sinks, **options)
+        options["sinks"] = heads.take(options["sinks"])
+        output = attend_with(heads, module, retrieval, query, key, value, **options)
         return self._exchange(output).transpose(1, 2)
 
     def _local_heads(self, all_heads: int) -> LocalHeads:

@@ -8,6 +8,7 @@ import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 
 from hf_sparse_hopfield.training import last_whole_checkpoint
+from tests.roads.table import road
 
 from . import launch
 
@@ -102,7 +103,9 @@ def compare(cases: list[dict], folder) -> None:
     return one, two
 
 
+@road("DDP, `accelerate launch` with two processes", "equal")
 def test_two_processes_train_like_one_and_resume_exactly(tmp_path):
+    """The Trainer trains, evaluates, saves and resumes in two processes and in one."""
     one, two = compare([*QUICK, RESUMED], tmp_path)
     for results in (one, *two):
         for key in EXACT:
@@ -133,7 +136,9 @@ def test_fresh_processes_resume_exactly(tmp_path):
 
 
 @pytest.mark.slow
+@road("FSDP2 of accelerate, `accelerate launch` with two processes", "equal")
 def test_fsdp2_trains_like_one_process_and_resumes_exactly(tmp_path):
+    """The Trainer trains, saves, loses a half-written checkpoint and resumes, in two processes and in one."""
     config = tmp_path / "fsdp.yaml"
     text = (launch.CONFIGS / "fsdp.yaml").read_text()
     for old, new in {
