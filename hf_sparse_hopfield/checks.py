@@ -5,8 +5,34 @@ This module imports neither torch nor transformers.
 """
 
 import math
+import reprlib
 from collections.abc import Iterable
 from typing import Any, TypeGuard
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 3, 100, 100, 300
+
+
+def shown(value: Any) -> str:
+    """
+    A value for an error message: as `repr` shows it, shortened if it is long.
+
+    Args:
+        value (`Any`): The value.
+
+    Example:
+
+    ```python
+    >>> from hf_sparse_hopfield.checks import shown
+
+    >>> shown("sdpa"), shown(list(range(1_000_000)))
+    ("'sdpa'", '[0, 1, 2, 3, 4, 5, ...]')
+
+    ```
+    """
+    text = _SHORT.repr(value)
+    return text if len(text) <= 300 else f"{text[:200]}...{text[-60:]}"
 
 
 def is_integer(value: Any) -> TypeGuard[int]:
@@ -45,7 +71,7 @@ def check_integer(name: str, value: Any, least: int = 1, *, optional: bool = Fal
     if value is None and optional:
         return
     if not is_integer(value) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}{_or_none(optional)}, got {value!r}.")
+        raise ValueError(f"{name} must be an integer of at least {least}{_or_none(optional)}, got {shown(value)}.")
 
 
 def check_number(name: str, value: Any, *, positive: bool = False, optional: bool = False) -> None:
@@ -75,7 +101,7 @@ def check_number(name: str, value: Any, *, positive: bool = False, optional: boo
         return
     if not is_number(value) or not 0 <= value < math.inf or (positive and value == 0):
         expected = "a positive, finite number" if positive else "a finite number of at least 0"
-        raise ValueError(f"{name} must be {expected}{_or_none(optional)}, got {value!r}.")
+        raise ValueError(f"{name} must be {expected}{_or_none(optional)}, got {shown(value)}.")
 
 
 def check_dropout(name: str, value: Any) -> None:
@@ -96,7 +122,7 @@ def check_dropout(name: str, value: Any) -> None:
     ```
     """
     if not is_number(value) or not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} must be a probability in [0, 1), got {value!r}.")
+        raise ValueError(f"{name} must be a probability in [0, 1), got {shown(value)}.")
 
 
 def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
@@ -120,7 +146,9 @@ def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
     if value is None and optional:
         return
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be {'True, False or None' if optional else 'True or False'}, got {value!r}.")
+        raise TypeError(
+            f"{name} must be {'True, False or None' if optional else 'True or False'}, got {shown(value)}."
+        )
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str], *, optional: bool = False) -> None:
@@ -151,7 +179,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str], *, optional: boo
     choices = tuple(choices)
     if not isinstance(value, str) or value not in choices:
         listed = ", ".join(map(repr, choices))
-        raise ValueError(f"{name} must be one of {listed}{_or_none(optional)}, got {value!r}.")
+        raise ValueError(f"{name} must be one of {listed}{_or_none(optional)}, got {shown(value)}.")
 
 
 def _or_none(optional: bool) -> str:

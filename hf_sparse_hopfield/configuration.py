@@ -2,12 +2,12 @@
 """[`SparseHopfieldConfig`], the settings of a model's sparse attention. Imports neither torch nor transformers."""
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence, Sized
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .checks import check_flag, is_integer, is_number
+from .checks import check_flag, is_integer, is_number, shown
 from .frozen import FrozenDict, thaw
 
 
@@ -15,6 +15,11 @@ FIELDS = ("alpha", "beta", "steps", "tolerance", "layers", "overrides", "learn_a
 
 # The fields that can differ from layer to layer.
 LAYER_FIELDS = ("alpha", "beta", "steps", "tolerance", "backend")
+
+# Far beyond any model: what a damaged or hostile config.json has beyond them is refused before it costs time and memory.
+MOST_ENTRIES = 10_000  # of a list or dict
+MOST_STEPS = 10_000
+LONGEST_NAME = 1_000
 
 
 class SparseHopfieldConfig(FrozenDict[str, Any]):
@@ -158,7 +163,9 @@ class SparseHopfieldConfig(FrozenDict[str, Any]):
         if isinstance(settings, cls):
             return settings
         if not isinstance(settings, Mapping):
-            raise TypeError(f"sparse_hopfield settings must be a SparseHopfieldConfig or a dict, got {settings!r}.")
+            raise TypeError(
+                f"sparse_hopfield settings must be a SparseHopfieldConfig or a dict, got {shown(settings)}."
+            )
         _check_keys("sparse_hopfield", settings, FIELDS)
         return cls(**settings)
 
@@ -233,15 +240,17 @@ def layer_matches(layer: int | str, name: str) -> bool:
 
 def _parse_layer(layer: Any) -> Any:
     """JSON turns integer keys into strings; this turns them back."""
-    return int(layer) if isinstance(layer, str) and layer.isdecimal() else layer
+    return int(layer) if isinstance(layer, str) and len(layer) <= LONGEST_NAME and layer.isdecimal() else layer
 
 
 def _check_layer(name: str, layer: Any) -> int | str:
+    if isinstance(layer, str):
+        _check_size(f"{name}: a layer name", layer, LONGEST_NAME)
     if not is_integer(layer) and not (isinstance(layer, str) and layer):
-        raise TypeError(f"{name} names a layer by an index or a name pattern, got {layer!r}.")
+        raise TypeError(f"{name} names a layer by an index or a name pattern, got {shown(layer)}.")
     if isinstance(layer, int) and layer < 0:
         raise ValueError(
-            f"{name} has the layer index {layer}; indices start at 0, and negative ones are not supported."
+            f"{name} has the layer index {shown(layer)}; indices start at 0, and negative ones are not supported."
         )
     return layer
 
@@ -250,21 +259,23 @@ def _check_layers(layers: Any) -> list[int | str] | None:
     if layers is None:
         return None
     if isinstance(layers, str) or not isinstance(layers, Sequence):
-        raise TypeError(f"layers must be a list of layer indices and name patterns, or None, got {layers!r}.")
+        raise TypeError(f"layers must be a list of layer indices and name patterns, or None, got {shown(layers)}.")
     if not layers:
         raise ValueError("layers is empty: no layer would be sparse. Use None for all layers.")
+    _check_size("layers", layers)
     return [_check_layer("layers", layer) for layer in layers]
 
 
 def _check_overrides(overrides: Any) -> dict[int | str, dict[str, Any]]:
     if not isinstance(overrides, Mapping):
-        raise TypeError(f"overrides must be a dict from layer to settings, got {overrides!r}.")
+        raise TypeError(f"overrides must be a dict from layer to settings, got {shown(overrides)}.")
+    _check_size("overrides", overrides)
     checked = {}
     for given, settings in overrides.items():
         layer = _check_layer("overrides", _parse_layer(given))
         where = f"overrides[{layer!r}]"
         if not isinstance(settings, Mapping):
-            raise TypeError(f"{where} must be a dict of settings, got {settings!r}.")
+            raise TypeError(f"{where} must be a dict of settings, got {shown(settings)}.")
         _check_keys(where, settings, LAYER_FIELDS)
         checked[layer] = _check_layer_settings(f"{where}.", settings)
     return checked
@@ -280,15 +291,21 @@ def _check_layer_settings(prefix: str, settings: Mapping[str, Any]) -> dict[str,
     if "steps" in settings:
         steps = settings["steps"]
         if not is_integer(steps):
-            raise TypeError(f"{prefix}steps must be an integer, got {steps!r}.")
+            raise TypeError(f"{prefix}steps must be an integer, got {shown(steps)}.")
         if steps < 1:
-            raise ValueError(f"{prefix}steps must be at least 1 (the read-out itself), got {steps}.")
+            raise ValueError(f"{prefix}steps must be at least 1 (the read-out itself), got {shown(steps)}.")
+        if steps > MOST_STEPS:
+            raise ValueError(
+                f"{prefix}steps must be at most {MOST_STEPS}, got {shown(steps)}: a call would never end."
+            )
     if "tolerance" in settings:
         checked["tolerance"] = _numbers(f"{prefix}tolerance", settings["tolerance"], "at least 0", lambda x: x >= 0)
         if isinstance(checked["tolerance"], list):
-            raise TypeError(f"{prefix}tolerance must be one number, got {settings['tolerance']!r}.")
+            raise TypeError(f"{prefix}tolerance must be one number, got {shown(settings['tolerance'])}.")
     if "backend" in settings and not isinstance(settings["backend"], str):
-        raise TypeError(f"{prefix}backend must be the name of a backend, got {settings['backend']!r}.")
+        raise TypeError(f"{prefix}backend must be the name of a backend, got {shown(settings['backend'])}.")
+    if "backend" in settings:
+        _check_size(f"{prefix}backend", settings["backend"], LONGEST_NAME)
     return checked
 
 
@@ -296,15 +313,22 @@ def _numbers(name: str, value: Any, expected: str, is_valid: Callable[[float], b
     if hasattr(value, "tolist"):  # tensors and arrays, without importing their packages
         value = value.tolist()
     several = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    if several:
+        _check_size(name, value)
     numbers = list(value) if several else [value]
     if not numbers or not all(map(is_number, numbers)):
-        raise TypeError(f"{name} must be a number, or a list of numbers (one per head), got {value!r}.")
-    if not all(math.isfinite(number) and is_valid(number) for number in numbers):
-        raise ValueError(f"{name} must be {expected}, got {value!r}.")
+        raise TypeError(f"{name} must be a number, or a list of numbers (one per head), got {shown(value)}.")
+    if not all(abs(number) <= sys.float_info.max and is_valid(number) for number in numbers):
+        raise ValueError(f"{name} must be {expected}, got {shown(value)}.")
     return [float(number) for number in numbers] if several else float(value)
 
 
+def _check_size(name: str, value: Sized, most: int = MOST_ENTRIES) -> None:
+    if len(value) > most:
+        raise ValueError(f"{name} has {len(value)} entries or characters, more than any model needs (at most {most}).")
+
+
 def _check_keys(where: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
-    unknown = sorted(str(key) for key in settings if key not in known)
+    unknown = [key for key in settings if key not in known]
     if unknown:
-        raise ValueError(f"{where} has the unknown keys {unknown}; known are {list(known)}.")
+        raise ValueError(f"{where} has the unknown keys {shown(unknown)}; known are {list(known)}.")

@@ -3,6 +3,8 @@
 
 Everything is written in a hidden scratch directory beside the target and then renamed. The scratch directory is locked while
 its process lives, so that the next run can tell what a killed process left behind and remove it.
+
+A directory holds a list of what was written into it. It is replaced only as long as it holds nothing else.
 """
 
 import glob
@@ -13,7 +15,8 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ except ImportError:  # Windows has no flock: leftovers of a killed process stay
 
 
 _OLD = ".old"  # in the scratch directory: the directory that is being replaced
+WRITTEN_FILE = ".hf_sparse_hopfield.json"  # in a directory: its files, with the time when each was written
+_NAMED_FILES = 5  # in an error
 
 
 @contextmanager
@@ -57,8 +62,7 @@ def new_file(path: str | os.PathLike) -> Iterator[Path]:
     if _is_special(path):
         yield Path(path)
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _scratch_directory(target) as scratch:
+    with _parent_directory(target), _scratch_directory(target) as scratch:
         file = scratch / target.name
         yield file
         with file.open("rb+") as written:
@@ -100,15 +104,16 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 
 @contextmanager
 def new_directory(
-    output: str | os.PathLike, overwrite: bool = False, *, mark: str = "config.json", source: str | None = None
+    output: str | os.PathLike, overwrite: bool = False, *, source: str | os.PathLike | None = None
 ) -> Iterator[Path]:
     """
     Write a directory that appears under its name only when the block succeeds.
 
     Args:
-        output (`str` or `os.PathLike`): The directory.
-        overwrite (`bool`, *optional*, defaults to `False`): Replace an existing directory.
-        mark, source: As for [`check_output`].
+        output (`str` or `os.PathLike`): The directory. A symbolic link stays, and the directory it points to is written.
+        overwrite (`bool`, *optional*, defaults to `False`):
+            Replace an existing directory, if it is empty or if this function wrote all that it holds.
+        source (`str`, *optional*): As for [`check_output`].
 
     Yields:
         `Path`: The directory to write in, beside `output`. It is removed if the block fails.
@@ -123,50 +128,139 @@ def new_directory(
 
     ```
     """
-    target = Path(output).absolute()
-    check_output(target, overwrite, mark=mark, source=source)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _scratch_directory(target) as scratch:
+    target = check_output(output, overwrite, source=source)
+    with _parent_directory(target), _scratch_directory(target) as scratch:
         directory = scratch / target.name
         directory.mkdir()
         yield directory
-        _refuse_unreplaceable(target, overwrite, mark)  # it may have appeared in the meantime
+        times = {path.relative_to(directory).as_posix(): path.lstat().st_mtime_ns for path in _files_below(directory)}
+        (directory / WRITTEN_FILE).write_text(json.dumps(times, indent=2), encoding="utf-8")
+        _refuse_unreplaceable(target, overwrite)  # it may have appeared in the meantime
         if target.exists():
             os.replace(target, scratch / _OLD)
-        os.replace(directory, target)
+        try:
+            os.replace(directory, target)
+        except OSError:
+            _refuse_unreplaceable(target, overwrite=False)  # another process was faster
+            raise
 
 
-def check_output(
-    output: str | os.PathLike, overwrite: bool, *, mark: str = "config.json", source: str | None = None
-) -> None:
+def check_output(output: str | os.PathLike, overwrite: bool, *, source: str | os.PathLike | None = None) -> Path:
     """
-    Refuse an output directory that must not be replaced, and remove what a killed process left beside it.
+    Refuse an output directory that cannot be written or must not be replaced, and remove what a killed process left beside
+    it.
 
     Args:
         output (`str` or `os.PathLike`): The directory to write.
         overwrite (`bool`): Whether an existing directory may be replaced.
-        mark (`str`, *optional*, defaults to `"config.json"`):
-            A file that identifies a directory that may be replaced. Without it, only an empty directory is replaced.
         source (`str`, *optional*): The file or directory that is read. A directory that contains it is never replaced.
+
+    Returns:
+        `Path`: The directory, without symbolic links.
     """
-    target = Path(output).absolute()
-    _remove_leftovers(target)
-    if source is not None and os.path.exists(source) and Path(source).resolve().is_relative_to(target.resolve()):
+    target = Path(os.path.realpath(output))
+    if os.path.islink(target):
+        raise OSError(f"output {str(output)!r} is a symbolic link that leads to itself.")
+    if source is not None and os.path.exists(source) and Path(source).resolve().is_relative_to(target):
         raise ValueError(f"output {str(target)!r} is the source or contains it: choose another name.")
-    _refuse_unreplaceable(target, overwrite, mark)
+    _refuse_unwritable(target)
+    _remove_leftovers(target)
+    _refuse_unreplaceable(target, overwrite)
+    return target
 
 
-def _refuse_unreplaceable(target: Path, overwrite: bool, mark: str) -> None:
+def check_writable(path: str | os.PathLike) -> None:
+    """
+    Refuse a file that cannot be written because of the directory it is in. Missing directories are no reason, as they can
+    be made.
+
+    Args:
+        path (`str` or `os.PathLike`): The file.
+    """
+    if not _is_special(path):
+        _refuse_unwritable(Path(os.path.realpath(path)))
+
+
+def _refuse_unwritable(target: Path) -> None:
+    try:  # permissions do not tell: root ignores them, and a file system may be read-only
+        with _parent_directory(target, keep=False):
+            os.rmdir(tempfile.mkdtemp(prefix=f".{target.name}.partial.", dir=target.parent))
+    except OSError as error:
+        raise type(error)(f"{str(target)!r} cannot be written: {error.strerror} ({error.filename!r}).") from error
+
+
+def _refuse_unreplaceable(target: Path, overwrite: bool) -> None:
     if not target.exists():
         return
-    if not overwrite:
-        raise FileExistsError(f"output {str(target)!r} already exists: choose another name or add --overwrite.")
     if not target.is_dir():
         raise NotADirectoryError(f"output {str(target)!r} is a file; it must be a directory.")
-    if any(target.iterdir()) and not (target / mark).exists():
+    if not overwrite:
+        raise FileExistsError(f"output {str(target)!r} already exists: choose another name or add --overwrite.")
+    if os.path.ismount(target):
+        raise OSError(f"output {str(target)!r} is a mount point, which cannot be replaced: choose a name inside it.")
+    if not os.access(target, os.W_OK):
+        raise PermissionError(f"output {str(target)!r} is write-protected: choose another name.")
+    foreign = list(islice(_foreign_files(target), _NAMED_FILES + 1))
+    if foreign:
+        names = ", ".join([*foreign[:_NAMED_FILES], *(["..."] if len(foreign) > _NAMED_FILES else [])])
         raise FileExistsError(
-            f"output {str(target)!r} has no {mark}, so it is not a directory that this would replace: choose another name."
+            f"output {str(target)!r} holds files that hf_sparse_hopfield did not write, or that have changed since: {names}. "
+            "Only what it wrote is replaced: choose another name, or move these files away."
         )
+
+
+def _foreign_files(directory: Path) -> Iterator[str]:
+    """The files of a directory that [`new_directory`] did not write, or that have changed since."""
+    times: Any = None
+    with suppress(OSError, ValueError):
+        times = json.loads((directory / WRITTEN_FILE).read_text(encoding="utf-8"))
+    times = times if isinstance(times, dict) else {}
+    for path in _files_below(directory):
+        name = path.relative_to(directory).as_posix()
+        if name != WRITTEN_FILE and times.get(name) != path.lstat().st_mtime_ns:
+            yield name
+
+
+def _files_below(directory: Path) -> Iterator[Path]:
+    """All that is in a directory and below it, except directories. Symbolic links are not followed."""
+    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files_below(Path(entry.path))
+        else:
+            yield Path(entry.path)
+
+
+def rewrite_text(path: Path, text: str) -> None:
+    """
+    Replace the text of a file that [`new_directory`] wrote. It still counts as written by us, unless somebody else has
+    changed it before.
+
+    Args:
+        path (`Path`): The file.
+        text (`str`): Its new content.
+    """
+    record, time = path.parent / WRITTEN_FILE, path.stat().st_mtime_ns
+    write_text(path, text)
+    if record.is_file():
+        times = json.loads(record.read_text(encoding="utf-8"))
+        if times.get(path.name) == time:
+            write_json(record, times | {path.name: path.stat().st_mtime_ns})
+
+
+@contextmanager
+def _parent_directory(target: Path, keep: bool = True) -> Iterator[None]:
+    """Make the directories around a target that are missing; remove them if the block fails, or if they are not to stay."""
+    missing = list(takewhile(lambda parent: not os.path.exists(parent), target.parents))
+    done = False
+    try:
+        if missing:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        yield
+        done = keep
+    finally:
+        for parent in missing if not done else ():
+            with suppress(OSError):  # it holds something else by now
+                parent.rmdir()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -24,6 +24,10 @@ from .backends import RetrievalProblem, select_backend
 from .observed_problems import Setting, per_head
 from .retrieval import canonical, retrieve
 from .retrieval_parameters import RetrievalParameters
+
+
+if TYPE_CHECKING:
+    from .parallel.heads import LocalHeads
 
 
 class Observer:
@@ -104,9 +108,7 @@ def observed(model: nn.Module, observer: Observer) -> Iterator[dict[str, Retriev
 
     ```
     """
-    names = {
-        module: _layer_name(path) for path, module in model.named_modules() if isinstance(module, RetrievalParameters)
-    }
+    names = {module: _layer_name(path) for path, module in _retrieval_parameters(model)}
     if not names:
         raise ValueError(
             f"{type(model).__name__} has no layer that retrieves sparsely; convert it with to_sparse_hopfield."
@@ -120,6 +122,17 @@ def observed(model: nn.Module, observer: Observer) -> Iterator[dict[str, Retriev
         frame.active = False
         # contexts of generators need not end in the order in which they began
         _FRAMES.set(tuple(other for other in _FRAMES.get() if other is not frame))
+
+
+def _retrieval_parameters(model: nn.Module) -> Iterator[tuple[str, RetrievalParameters]]:
+    """The alpha and beta of each layer. Where adapters of peft have their own, the layer calls the module around them."""
+    wrapped: set[nn.Module] = set()
+    for path, module in model.named_modules():
+        if isinstance(getattr(module, "original_module", None), RetrievalParameters):
+            wrapped.update(module.modules())
+            yield path, cast(RetrievalParameters, module)  # it passes on all that an observer reads
+        elif isinstance(module, RetrievalParameters) and module not in wrapped:
+            yield path, module
 
 
 def _layer_name(path: str) -> str:
@@ -201,17 +214,18 @@ class Look:
         value: torch.Tensor,
         *,
         factor: Setting = 1.0,
+        heads: "LocalHeads | None" = None,
         backend: str = "auto",
         **options: Any,
     ) -> Any:
         """As [`retrieve_with`], while observed."""
         problem = canonical(RetrievalProblem(query, key, value, beta=factor, alpha=1.0, **options))
-        self.show(problem)
+        self.show(problem if heads is None else heads.all_heads(problem))
         settings = self.chosen(query.device)
         if settings is None:
             problem, backend = dataclasses.replace(problem, steps=1), "auto"
         else:
-            beta, alpha = (per_head(setting, problem) for setting in settings)
+            beta, alpha = (per_head(_own(setting, heads), problem) for setting in settings)
             problem = dataclasses.replace(problem, beta=problem.beta * beta, alpha=alpha)
         result = select_backend(problem, backend)[0].run(problem)
         return (result.output, result.weights) if problem.return_weights else result.output
@@ -241,6 +255,7 @@ def retrieve_with(
     value: torch.Tensor,
     *,
     factor: Setting = 1.0,
+    heads: "LocalHeads | None" = None,
     **options: Any,
 ) -> Any:
     """
@@ -250,6 +265,8 @@ def retrieve_with(
         parameters ([`RetrievalParameters`]): alpha and beta of the layer.
         query, key, value (`torch.Tensor`): As for [`retrieve`].
         factor (`float` or `torch.Tensor`, *optional*, defaults to 1.0): Another factor of the scores besides beta.
+        heads ([`~parallel.heads.LocalHeads`], *optional*):
+            Which heads of the layer these are, if other processes have the rest.
         **options: As for [`retrieve`], without `alpha` and `beta`.
 
     Returns:
@@ -269,11 +286,16 @@ def retrieve_with(
     """
     look = look_at(parameters)
     if look is not None:
-        return look.retrieve(query, key, value, factor=factor, **options)
-    beta, alpha = parameters(torch.promote_types(query.dtype, torch.float32))
+        return look.retrieve(query, key, value, factor=factor, heads=heads, **options)
+    beta, alpha = (_own(setting, heads) for setting in parameters(torch.promote_types(query.dtype, torch.float32)))
     if not (isinstance(factor, float) and factor == 1.0):
         beta = beta * factor
     return retrieve(query, key, value, beta=beta, alpha=alpha, **options)
+
+
+def _own(setting: Setting, heads: "LocalHeads | None") -> Setting:
+    """The values of the heads that this process computes."""
+    return setting if heads is None else heads.take(setting)
 
 
 @contextmanager

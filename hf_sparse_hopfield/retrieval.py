@@ -24,26 +24,40 @@ def _check_tensor(name: str, tensor: torch.Tensor, axes: str) -> None:
         raise ValueError(f"{name} must have the four dimensions {axes}, got shape {tuple(tensor.shape)}.")
 
 
+def _common_batch(query: int, key: int, value: int) -> int:
+    """The batch of tensors that broadcast: a batch of 1 is that of every other."""
+    return value if value != 1 else key if key != 1 else query
+
+
 def _check_tensors(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
     _check_tensor("query", query, "(batch, heads, queries, head_dim)")
     _check_tensor("key", key, "(batch, kv_heads, keys, head_dim)")
     _check_tensor("value", value, "(batch, kv_heads, keys, value_dim)")
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(f"query, key and value must share one dtype, got {query.dtype}, {key.dtype}, {value.dtype}.")
-    batch, heads, _, head_dim = query.shape
-    key_batch, kv_heads, keys, key_dim = key.shape
-    if (key_batch, kv_heads, keys) != value.shape[:3]:
+    heads, head_dim = query.shape[1], query.shape[3]
+    _, kv_heads, keys, key_dim = key.shape
+    batch = _common_batch(query.shape[0], key.shape[0], value.shape[0])
+    if key.shape[0] not in (1, batch) or (kv_heads, keys) != value.shape[1:3]:
         raise ValueError(
-            f"key of shape {tuple(key.shape)} and value of shape {tuple(value.shape)} must agree in batch, heads and "
-            "keys."
+            f"key of shape {tuple(key.shape)} and value of shape {tuple(value.shape)} must agree in batch (or have "
+            "a batch of 1), heads and keys."
         )
-    if batch != key_batch or head_dim != key_dim:
+    if query.shape[0] not in (1, batch) or head_dim != key_dim:
         raise ValueError(
-            f"query of shape {tuple(query.shape)} and key of shape {tuple(key.shape)} must agree in batch and "
-            "head_dim."
+            f"query of shape {tuple(query.shape)} and key of shape {tuple(key.shape)} must agree in batch (or have "
+            "a batch of 1) and head_dim."
         )
     if kv_heads == 0 or heads % kv_heads:
         raise ValueError(f"query has {heads} heads, which is not a multiple of the {kv_heads} heads of key and value.")
+
+
+def _broadcast_batch(problem: RetrievalProblem) -> None:
+    """Expand a batch of 1, as SDPA does. Nothing is copied."""
+    batches = (problem.query.shape[0], problem.key.shape[0], problem.value.shape[0])
+    if not batches[0] == batches[1] == batches[2]:
+        for name in ("query", "key", "value"):
+            setattr(problem, name, getattr(problem, name).expand(_common_batch(*batches), -1, -1, -1))
 
 
 def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Tensor) -> float | torch.Tensor:
@@ -121,8 +135,9 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     (0.5, torch.Size([1, 2, 1, 1]))
     ```
     """
+    _check_tensors(problem.query, problem.key, problem.value)
+    _broadcast_batch(problem)
     query, key = problem.query, problem.key
-    _check_tensors(query, key, problem.value)
     check_alpha(problem.alpha)
     check_beta(problem.beta)
     _check_options(problem)
@@ -178,6 +193,7 @@ def retrieve(
         query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): The states.
         key (`torch.Tensor` of shape `(batch, kv_heads, keys, head_dim)`):
             The stored patterns. `heads` is a multiple of `kv_heads` (grouped-query attention); do not repeat the keys.
+            A batch of 1, here or in `query` or `value`, broadcasts.
         value (`torch.Tensor` of shape `(batch, kv_heads, keys, value_dim)`): The patterns to read out.
         scaling (`float`, *optional*, defaults to `1 / sqrt(head_dim)`): The model's own factor on the scores.
         beta (`float` or `torch.Tensor`, *optional*, defaults to 1.0):

@@ -188,7 +188,7 @@ class RetrievalParameters(nn.Module):
         if name == "alpha":
             value = torch.logit(value.clamp(1.0 + LEARNED_ALPHA_MARGIN, 2.0 - LEARNED_ALPHA_MARGIN) - 1.0)
         with torch.no_grad():
-            parameter.copy_(value.log() if name == "beta" else value)
+            parameter.copy_(_sharded_like(parameter, value.log() if name == "beta" else value))
 
     def _write_buffer(self, name: str, device: torch.device | None = None) -> None:
         if getattr(self, f"learn_{name}"):
@@ -278,3 +278,13 @@ class RetrievalParameters(nn.Module):
 
 def _at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _sharded_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """A value that every process has, in the shards of a parameter if it has any (FSDP2)."""
+    mesh = getattr(parameter, "device_mesh", None)
+    if mesh is None:
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value, mesh, parameter.placements, src_data_rank=None)  # type: ignore[attr-defined]

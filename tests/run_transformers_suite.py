@@ -35,12 +35,12 @@ def pytest_configure(config) -> None:
 
     import hf_sparse_hopfield  # noqa: F401  (registers the attention)
 
-    original = PreTrainedModel.get_correct_attn_implementation
+    original = PreTrainedModel._check_and_adjust_attn_implementation
 
-    def get_correct_attn_implementation(self, requested_attention=None, is_init_check=False):
-        return original(self, requested_attention or "sparse_hopfield", is_init_check)
+    def check_and_adjust(self, attn_implementation, *args, **kwargs):
+        return original(self, attn_implementation or "sparse_hopfield", *args, **kwargs)
 
-    PreTrainedModel.get_correct_attn_implementation = get_correct_attn_implementation
+    PreTrainedModel._check_and_adjust_attn_implementation = check_and_adjust
 
 
 def pytest_runtest_logreport(report) -> None:

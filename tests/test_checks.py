@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from hf_sparse_hopfield.checks import check_choice, check_dropout, check_flag, check_integer, check_number
+from hf_sparse_hopfield.checks import check_choice, check_dropout, check_flag, check_integer, check_number, shown
 
 
 NOT_NUMBERS = (True, "1", None, [1], 1j, np.array([1, 2]))
@@ -43,6 +43,18 @@ def test_dropout():
         check_dropout("size", value)
     for value in (1, 1.0, -0.1, math.nan, *NOT_NUMBERS):
         assert "a probability in [0, 1)" in refused(check_dropout, value)
+
+
+def test_values_are_shown_in_full_or_shortened():
+    for value in (None, "sdpa", 1.5, [1.0, 2.0], {"alpha": 1.5}, "x" * 90):
+        assert shown(value) == repr(value)
+    nested = [1]
+    for _ in range(5000):
+        nested = [nested, nested]
+    for value in ("x" * 10**6, [0] * 10**6, 10**400, {str(i): i for i in range(10**5)}, nested, [["x" * 200] * 9] * 9):
+        assert len(shown(value)) <= 300
+        with pytest.raises(ValueError, match="size must be an integer"):
+            check_integer("size", value if not isinstance(value, int) else float(10**300))
 
 
 def test_flag():

@@ -272,3 +272,23 @@ def test_replace_makes_a_new_configuration():
     assert config.alpha == 1.5
     with pytest.raises(ValueError, match="unknown keys"):
         config.replace(gamma=1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alpha": [1.5] * 100_000}, "alpha has 100000 entries"),
+        ({"layers": list(range(100_000))}, "layers has 100000 entries"),
+        ({"layers": ["x" * 2000]}, "layers: a layer name has 2000 entries or characters"),
+        ({"overrides": {i: {} for i in range(20_000)}}, "overrides has 20000 entries"),
+        ({"overrides": {"9" * 5000: {}}}, "overrides: a layer name has 5000"),
+        ({"steps": 10**9}, "steps must be at most 10000, got 1000000000"),
+        ({"overrides": {"0": {"steps": 10**400}}}, r"overrides\[0\].steps must be at most 10000, got 10+\.\.\.0+:"),
+        ({"alpha": 10**400}, "alpha must be in "),
+        ({"backend": "x" * 2000}, "backend has 2000 entries or characters"),
+    ],
+)
+def test_what_no_model_needs_is_refused_briefly(changes, message):
+    with pytest.raises(ValueError, match=message) as error:
+        SparseHopfieldConfig(**changes)
+    assert len(str(error.value)) < 300

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from hf_sparse_hopfield import retrieve
+from hf_sparse_hopfield.backends.native import library
 from hf_sparse_hopfield.functional import explain_backend
 
 from .backends.cases import retrieve_arguments
@@ -242,7 +243,32 @@ def test_says_which_backend_it_uses(caplog):
     assert "backend" in caplog.text
 
 
+@pytest.mark.parametrize("backend", ["reference", "blocked", "native", "dense"])
+@pytest.mark.parametrize("batches", [(1, 3, 3), (3, 1, 1), (1, 1, 3), (3, 3, 1)])
+def test_a_batch_of_one_broadcasts_as_in_sdpa(batches, backend):
+    alpha = 1.0 if backend == "dense" else 1.5
+    if backend == "native" and library.missing is not None:
+        pytest.skip(library.missing)
+    shapes = ((4, 6, 8), (2, 7, 8), (2, 7, 8))
+    states = [torch.randn(b, *shape, requires_grad=True) for b, shape in zip(batches, shapes, strict=True)]
+    bias = torch.randn(1, 4, 6, 7)
+    whole = [state.expand(3, -1, -1, -1).detach().clone().requires_grad_() for state in states]
+    output = retrieve(*states, alpha=alpha, bias=bias, backend=backend)
+    expected = retrieve(*whole, alpha=alpha, bias=bias, backend="reference")
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
+    direction = torch.randn_like(output)
+    (output * direction).sum().backward()
+    (expected * direction).sum().backward()
+    for state, other in zip(states, whole, strict=True):
+        gradient = other.grad if state.shape[0] == 3 else other.grad.sum(0, keepdim=True)
+        torch.testing.assert_close(state.grad, gradient, rtol=1e-3, atol=1e-4)
+    softmax = torch.nn.functional.scaled_dot_product_attention(*states, attn_mask=bias, enable_gqa=True)
+    torch.testing.assert_close(retrieve(*states, alpha=1.0, bias=bias), softmax, rtol=1e-4, atol=1e-5)
+
+
 GOOD = {"query": torch.zeros(1, 4, 3, 8), "key": torch.zeros(1, 2, 5, 8), "value": torch.zeros(1, 2, 5, 6)}
+
+THREE_ROWS = {"key": torch.zeros(3, 2, 5, 8), "value": torch.zeros(3, 2, 5, 6)}
 
 
 @pytest.mark.parametrize(
@@ -283,7 +309,8 @@ GOOD = {"query": torch.zeros(1, 4, 3, 8), "key": torch.zeros(1, 2, 5, 8), "value
         ({"sinks": torch.zeros(2)}, r"sinks.*\(4,\).*\(2,\)"),
         ({"query": torch.zeros(4, 3, 8)}, "query.*four dimensions"),
         ({"query": torch.zeros(1, 3, 3, 8)}, "3 heads.*multiple.*2"),
-        ({"query": torch.zeros(2, 4, 3, 8)}, "query of shape.*batch"),
+        ({"query": torch.zeros(2, 4, 3, 8), **THREE_ROWS}, "query of shape.*batch"),
+        ({**THREE_ROWS, "key": torch.zeros(2, 2, 5, 8)}, "key of shape.*batch"),
         ({"query": torch.zeros(1, 4, 3, 7)}, "query of shape.*head_dim"),
         ({"query": torch.zeros(1, 4, 3, 8, dtype=torch.int64)}, "query.*int64"),
         ({"query": torch.zeros(1, 4, 3, 8, dtype=torch.float64)}, "dtype"),

@@ -71,6 +71,18 @@ _QSA = {
     **{"indexer_budget": 8, "indexer_compress_ratio": 2},
 }
 
+# Towers of timm, for which transformers' defaults have hundreds of millions of weights, or no attention.
+_TOWER = {
+    "architecture": "vit_pe_core_tiny_patch16_384",
+    "model_args": {"img_size": IMAGE, "patch_size": PATCH, "depth": LAYERS, "embed_dim": WIDTH, "num_heads": HEADS},
+}
+_MOBILE_NET = {"model_args": {"channel_multiplier": 0.01}, "hidden_size": 2048}  # of `mobilenetv5_300m_enc`
+_FAST_VIT = {
+    "architecture": "fastvit_sa12",
+    "model_args": {"layers": [1, 1, 1, 1], "embed_dims": [16, 16, WIDTH, WIDTH]},
+    "hidden_size": 2 * WIDTH,
+}
+
 # What cannot be derived from the names. `_first` lists entries without which the default configuration cannot be created,
 # `_class` names the model class, and `_default` keeps a default configuration that is already small.
 OVERRIDES: dict[str, dict[str, Any]] = {
@@ -113,7 +125,18 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "nemotron": _FOUR_HEADS,
     "bros": {"dim_bbox_projection": WIDTH // HEADS},
     "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense", "sparse"]}},
+    "gemma3n": {"vision_config": _MOBILE_NET, "text_config": {"num_kv_shared_layers": 0}},
     "gemma3n_text": {"num_kv_shared_layers": 0},
+    "gemma3n_vision": _MOBILE_NET,
+    "edgetam_video": {"vision_config": {"model_type": "edgetam_vision_model"}, "_first": ("vision_config",)},
+    "fast_vlm": {"vision_config": _FAST_VIT},
+    "pe_audio_video": {"audio_video_config": {"video_config": {"vision_config": _TOWER}}},
+    "pe_audio_video_encoder": {"video_config": {"vision_config": _TOWER}},
+    "pe_video": {"video_config": {"vision_config": _TOWER}},
+    "pe_video_encoder": {"vision_config": _TOWER},
+    "perception_lm": {"vision_config": _TOWER},
+    "timm_backbone": {"backbone": "mobilevit_xxs"},
+    "timm_wrapper": _TOWER,
     "moonshine_streaming": {**_FOUR_HEADS, "_first": ("num_key_value_heads",)},
     "qwen3_omni_moe": {
         "talker_config": {"spatial_merge_size": 2, "text_config": {"shared_expert_intermediate_size": WIDTH}},
@@ -125,7 +148,12 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "bamba": {**_MAMBA, "attn_layer_indices": [1]},
     "cohere_compass": {"text_config": {"rope_parameters": {"full_attention": _ROPE, "sliding_attention": _ROPE}}},
     "diffusion_gemma": {
-        "text_config": {"vocab_size_per_layer_input": VOCABULARY, "num_experts": 4, "top_k_experts": 2}
+        "text_config": {
+            "num_experts": 4,
+            "top_k_experts": 2,
+            "moe_intermediate_size": WIDTH,
+            "head_dim": WIDTH // HEADS,
+        }
     },
     "granite4_vision": {"deepstack_layer_map": [[0, 0]], "_first": ("deepstack_layer_map",)},
     "granitemoehybrid": {**_MAMBA, "layer_types": ["mamba", "attention"]},

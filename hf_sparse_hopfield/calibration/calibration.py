@@ -5,6 +5,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import ExitStack
 from typing import Any, cast
 
 import torch
@@ -12,7 +13,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
 from ..integration.binding import LayerRetrieval, has_bound_attention
-from ..integration.convert import to_sparse_hopfield
+from ..integration.convert import undoable_conversion
 from ..integration.model_settings import apply_settings
 from ..integration.sites import Site, attention_sites, number_of_heads, shortened
 from ..model_running import Batch, evaluating, on_device
@@ -53,7 +54,8 @@ def calibrate(
 
     Args:
         model ([`~transformers.PreTrainedModel`]):
-            A sparse model, or a dense one, which is converted with [`to_sparse_hopfield`]. It is changed in place.
+            A sparse model, or a dense one, which is converted as by [`to_sparse_hopfield`]. It is changed in place; if the
+            calibration fails, it stays what it was.
         batches (iterable of `dict`):
             Model inputs. Refinement and a budget read them again, so they need a list or a data loader.
         options ([`CalibrationOptions`], *optional*): How to search and refine.
@@ -95,14 +97,17 @@ def calibrate(
             "batches is an iterator, which can be read only once, but refinement and a budget read it again: give a list or "
             "a data loader. refine_steps=0 skips refinement."
         )
-    if not has_bound_attention(model):
-        model = to_sparse_hopfield(model, None if options.alpha in (None, "search") else {"alpha": options.alpha})
-    calibration = _Calibration(model, batches, options, resume_from, progress)
-    calibration.search()
-    choice = calibration.choose()
-    if options.refines:
-        choice = calibration.refine(choice)
-    calibration.write(choice)
+    with ExitStack() as undo:  # a dense model stays dense if the calibration fails
+        if not has_bound_attention(model):
+            settings = None if options.alpha in (None, "search") else {"alpha": options.alpha}
+            undo.enter_context(undoable_conversion(model, settings))
+        calibration = _Calibration(model, batches, options, resume_from, progress)
+        calibration.search()
+        choice = calibration.choose()
+        if options.refines:
+            choice = calibration.refine(choice)
+        calibration.write(choice)
+        undo.pop_all()
     calibration.report.seconds = time.monotonic() - start
     return model, calibration.report
 
@@ -270,11 +275,17 @@ class _First:
 
 
 def _sparse_sites(model: PreTrainedModel) -> list[Site]:
-    return [
-        site
-        for site in attention_sites(model)
-        if isinstance(getattr(site.module, "sparse_hopfield", None), LayerRetrieval)
-    ]
+    found = []
+    for site in attention_sites(model):
+        retrieval = getattr(site.module, "sparse_hopfield", None)
+        if isinstance(retrieval, LayerRetrieval):
+            found.append(site)
+        elif retrieval is not None:
+            raise ValueError(
+                f"adapters of {type(model).__name__} have their own alpha and beta in {site.name!r} ({type(retrieval).__name__}): "
+                "calibrate the model before adapters are added to it."
+            )
+    return found
 
 
 def _has_heads(site: Site) -> bool:

@@ -3,7 +3,8 @@
 
 - `loading.py`: the model and the tokenizer of a checkpoint
 - `verified_saving.py`: a checkpoint that is loaded again and compared before it appears
-- `companion_files.py`: the files of a checkpoint other than weights and configuration
+- `known_files.py`: the files that belong to a checkpoint
+- `companion_files.py`: copies those other than weights and configuration
 - `conversion.py`: dense to sparse, and back
 - `gguf.py`: GGUF files
 - `hflayers/`: state dicts of hflayers

@@ -19,8 +19,9 @@ from ..integration.binding import is_converted
 from ..integration.convert import to_dense, to_sparse_hopfield
 from ..integration.sites import attention_sites
 from ..integration.upstream import ATTENTION_NAME
-from .companion_files import CALIBRATION_FILE
-from .loading import load_model, load_tokenizer
+from .companion_files import check_links
+from .known_files import CALIBRATION_FILE
+from .loading import check_source, load_model, load_tokenizer
 from .verified_saving import inputs_to_verify, save_verified
 
 
@@ -51,7 +52,8 @@ def convert_checkpoint(
         batches (`Callable`, *optional*):
             Called with the model and the tokenizer; returns the batches to calibrate on. `None` skips calibration.
         calibration (`dict`, *optional*): Arguments for [`calibrate`].
-        overwrite (`bool`, *optional*, defaults to `False`): Replace an existing directory.
+        overwrite (`bool`, *optional*, defaults to `False`):
+            Replace an existing directory, if it holds only what this package wrote.
         verify (`bool`, *optional*, defaults to `True`): Load the result and compare its outputs.
         command (`str`, *optional*): The command line, for the model card.
         **load_options: For `from_pretrained`, such as `gguf_file`.
@@ -59,7 +61,8 @@ def convert_checkpoint(
     Returns:
         `dict`: `model` (the name of its class), `layers` (the number of sparse attention modules), with calibration also
         `calibration` (a [`CalibrationReport`]) and `comparison` with the dense model, and with verification `difference`,
-        the largest difference of the outputs after loading the result.
+        the largest difference between the outputs of the sparse model in memory and of the one loaded from disk. It says
+        that nothing was lost in saving, and nothing about the dense model.
 
     Example:
 
@@ -75,7 +78,7 @@ def convert_checkpoint(
 
     ```
     """
-    check_output(output, overwrite, source=source)  # fail early
+    _check(source, output, overwrite)
     model = load_model(source, **load_options)
     tokenizer = load_tokenizer(source, **{k: v for k, v in load_options.items() if k == "gguf_file"})
     if not is_converted(model):
@@ -124,7 +127,7 @@ def dense_checkpoint(
     Returns:
         `dict`: `model` (the name of its class), and with verification `difference`, as for [`convert_checkpoint`].
     """
-    check_output(output, overwrite, source=source)  # fail early
+    _check(source, output, overwrite)
     model, tokenizer = load_model(source), load_tokenizer(source)
     if not is_converted(model):
         raise ValueError(f"{source!r} is already dense ({type(model).__name__}).")
@@ -134,6 +137,13 @@ def dense_checkpoint(
     inputs = inputs_to_verify(holder[0]) if verify else None
     result = {"model": type(holder[0]).__name__}
     return result | save_verified(holder, tokenizer, output, overwrite=overwrite, inputs=inputs, source=source)
+
+
+def _check(source: str, output: str | os.PathLike, overwrite: bool) -> None:
+    """Refuse what cannot be read or written, before any work."""
+    check_source(source)
+    check_links(source)
+    check_output(output, overwrite, source=source)
 
 
 def _forget_path(model: PreTrainedModel) -> None:

@@ -4,7 +4,9 @@
 Plain `from_pretrained` of a sparse checkpoint goes through `integration/auto.py`.
 """
 
-import re
+import json
+import os
+from pathlib import Path
 from typing import Any
 
 import transformers
@@ -17,16 +19,16 @@ from transformers import (
     AutoTokenizer,
     PreTrainedModel,
 )
-from transformers.utils import logging
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME, logging
 
+from ..hub.metadata import hub_id
 from ..integration.auto import PREFIX, sparse_model_class
 from ..integration.sites import shortened
-from .companion_files import companion_files
+from .companion_files import local_directory
+from .known_files import CONFIG_FILE, processor_files
 
 
 logger = logging.get_logger(__name__)
-
-_PROCESSOR_FILES = re.compile(r"token|vocab|merges|processor|\.(model|spm|tiktoken)$")
 
 
 def load_model(path: str, *, config_file: str | None = None, **kwargs: Any) -> PreTrainedModel:
@@ -52,9 +54,19 @@ def load_model(path: str, *, config_file: str | None = None, **kwargs: Any) -> P
 
     ```
     """
-    config = AutoConfig.from_pretrained(
-        config_file or path, **{key: kwargs[key] for key in ("gguf_file", "revision") if key in kwargs}
-    )
+    check_source(path)
+    if os.path.isdir(path) and config_file is None and "gguf_file" not in kwargs:
+        if not Path(path, CONFIG_FILE).is_file():
+            raise FileNotFoundError(f"{path!r} has no {CONFIG_FILE}, so it is not the directory of a model.")
+    try:
+        config = AutoConfig.from_pretrained(
+            config_file or path, **{key: kwargs[key] for key in ("gguf_file", "revision") if key in kwargs}
+        )
+    except OSError as error:
+        if os.path.isdir(path):
+            raise
+        reason = " ".join(str(error).split())
+        raise OSError(f"there is no directory {path!r} here, and as an id on the Hub it fails: {reason}") from error
     kwargs = {"dtype": "auto", **kwargs, **({} if config_file is None else {"config": config})}
     names = [name.removeprefix(PREFIX) for name in config.architectures or []]
     base = next((getattr(transformers, name) for name in names if hasattr(transformers, name)), None)
@@ -79,6 +91,39 @@ def _load_base_model(path: str, architectures: list[str] | None, **kwargs: Any) 
     return model.eval()
 
 
+def check_source(path: str | os.PathLike) -> None:
+    """
+    Refuse a path that is not the directory of a checkpoint and cannot be a Hub id, and weights outside of the directory.
+
+    Args:
+        path (`str`): Local directory or Hub id.
+    """
+    directory = Path(path)
+    if os.path.isdir(path):  # `Path("")` would be the current one
+        for name in (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME):
+            _check_index(directory / name)
+    elif os.path.exists(path):
+        gguf = " For a GGUF file, give its directory and --gguf_file NAME." if directory.suffix == ".gguf" else ""
+        raise NotADirectoryError(
+            f"{str(path)!r} is a file; it must be the directory of a checkpoint, or a Hub id.{gguf}"
+        )
+    elif hub_id(str(path)) is None:
+        raise FileNotFoundError(f"there is no directory {str(path)!r}.")
+
+
+def _check_index(index: Path) -> None:
+    """Refuse an index of weights that names files in other folders."""
+    if not index.is_file():
+        return
+    try:
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        outside = sorted(name for name in names if Path(name).name != name)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{str(index)!r} is not an index of weights: {error!r}") from error
+    if outside:
+        raise ValueError(f"{str(index)!r} names weights outside of its folder: {shortened(outside)}.")
+
+
 def load_tokenizer(path: str, **kwargs: Any) -> Any:
     """
     Load the processor or tokenizer of a checkpoint.
@@ -93,7 +138,8 @@ def load_tokenizer(path: str, **kwargs: Any) -> Any:
     """
     if kwargs:  # a GGUF file holds a tokenizer and nothing else
         return AutoTokenizer.from_pretrained(path, **kwargs)
-    files = [str(file) for file in companion_files(path) if _PROCESSOR_FILES.search(file.name)]
+    check_source(path)
+    files = [str(file) for file in processor_files(local_directory(path))]
     reasons = []
     for auto in (AutoProcessor, AutoTokenizer) if files else ():
         try:

@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 from ..files import new_directory
 from ..model_running import main_output
 from ..sample_inputs import random_inputs
-from .companion_files import CONFIG_FILE, copy_companion_files
+from .companion_files import copy_companion_files
+from .known_files import CONFIG_FILE
 from .loading import load_model
 
 
@@ -55,13 +56,14 @@ def save_verified(
             has no other reference to it, memory holds its weights only once.
         tokenizer (*optional*): Its processor or tokenizer.
         output (`str`): Directory to write.
-        overwrite (`bool`, *optional*, defaults to `False`): Replace an existing directory.
+        overwrite (`bool`, *optional*, defaults to `False`): Replace a directory that this function wrote.
         inputs (`dict`, *optional*): Inputs from [`inputs_to_verify`]. `None` skips the verification.
         source (`str`, *optional*): The checkpoint it was made from. Its companion files are copied.
         extra (`Callable`, *optional*): Called with the directory, to write more into it.
 
     Returns:
-        `dict`: `difference`, the largest difference between the outputs; empty without verification.
+        `dict`: `difference`, the largest difference between the outputs of the model in memory and of the one loaded from
+        disk; empty without verification.
     """
     model = holder.pop()
     with new_directory(output, overwrite, source=source) as directory:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.recipe import REFINEMENT, CalibrationOptions, InputOptions
+from ..files import check_writable
 
 
 def _option_names(options: type) -> tuple[str, ...]:
@@ -78,7 +79,9 @@ def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments for writing a checkpoint."""
     group = parser.add_argument_group("output")
-    group.add_argument("--overwrite", action="store_true", help="replace an existing output directory")
+    group.add_argument(
+        "--overwrite", action="store_true", help="replace an output directory that holds only what this program wrote"
+    )
     group.add_argument("--no_verify", action="store_true", help="skip loading the result and comparing its outputs")
     group.add_argument("--push_to_hub", metavar="OWNER/NAME", help="also upload the result to the Hub")
     group.add_argument("--private", action="store_true", help="create the Hub repository as private")
@@ -181,6 +184,7 @@ def check_file(path: str | None) -> None:
         raise IsADirectoryError(f"{path!r} cannot be written: it is a directory.")
     if not Path(path).absolute().parent.is_dir():
         raise FileNotFoundError(f"{path!r} cannot be written: there is no directory {str(Path(path).parent)!r}.")
+    check_writable(path)
 
 
 def check_text(arguments: argparse.Namespace) -> None:

@@ -20,7 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="sparse_hopfield_demo",
         help="directory for the plots and the model (default: %(default)s)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing output_dir")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace an output_dir that holds only what the demo wrote"
+    )
     parser.add_argument(
         "--steps", type=int, default=150, help="training steps of the dense model (default: %(default)s)"
     )

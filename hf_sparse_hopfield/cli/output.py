@@ -11,7 +11,15 @@ from typing import Any
 
 from ..calibration.recipe import usual_batches
 from ..extras import require
-from .arguments import calibration_options, check_push, check_text, make_batches, show_progress
+from .arguments import calibration_options, check_file, check_push, check_text, make_batches, show_progress
+
+
+_NOT_CALIBRATED = (
+    "warning: the result is not calibrated. With alpha {alpha:g} and the scaling of the dense model, a pretrained model does "
+    "poorly: calibrate it (convert again with --text FILE, or --random for models that take no text) or fine-tune it."
+)
+# What a row of the summary means, where its name alone could be misunderstood.
+_LABELS = {"difference": "difference between the model in memory and the one loaded from disk"}
 
 
 def write_checkpoint(arguments: argparse.Namespace, convert: Callable[..., dict[str, Any]], **options: Any) -> None:
@@ -45,9 +53,11 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
     """
     from ..calibration.calibration import planned_refinement
     from ..checkpoints.conversion import convert_checkpoint
+    from ..integration import uncalibrated
 
     check_push(arguments)
     check_text(arguments)
+    check_file(arguments.resume_from)
     calibration: dict[str, Any] = {}
     if arguments.text is not None or arguments.random:
         options = calibration_options(arguments)
@@ -64,16 +74,19 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
                 "progress": show_progress(arguments),
             },
         }
-    result = convert_checkpoint(
-        arguments.source,
-        arguments.output,
-        config,
-        **calibration,
-        overwrite=arguments.overwrite,
-        verify=not arguments.no_verify,
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        **load_options,
-    )
+    with uncalibrated.silenced():  # the warning below names the options of the command
+        result = convert_checkpoint(
+            arguments.source,
+            arguments.output,
+            config,
+            **calibration,
+            overwrite=arguments.overwrite,
+            verify=not arguments.no_verify,
+            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            **load_options,
+        )
+    if not calibration and config is not None and config["alpha"] > 1:
+        print(_NOT_CALIBRATED.format(alpha=config["alpha"]), file=sys.stderr)
     show(
         arguments,
         {"output": arguments.output, **_summary(result), **push(arguments, arguments.output)},
@@ -83,8 +96,8 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
 
 def _summary(result: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a conversion, with a summary in place of the calibration report."""
-    result = dict(result)
-    report = result.pop("calibration", None)
+    report = result.get("calibration")
+    result = result | {"calibration": None}
     if report is not None:
         result["calibration"] = {
             "batches": report.batches,
@@ -116,7 +129,8 @@ def show(arguments: argparse.Namespace, result: dict[str, Any], title: str) -> N
         return
     table = require("rich.table", "cli").Table("", title, show_header=True)
     for key, value in _flat(result):
-        table.add_row(key, f"{value:.5g}" if isinstance(value, float) else str(value))
+        shown = f"{value:.5g}" if isinstance(value, float) else str(value)
+        table.add_row(_LABELS.get(key, key), "none" if value is None else shown)
     console().print(table)
 
 
@@ -129,5 +143,5 @@ def _flat(result: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def console() -> Any:
-    """Return a rich console on stdout."""
-    return require("rich.console", "cli").Console()
+    """Return a rich console on stdout. It prints names as they are, also such as `model[/b]` or `a:b:`."""
+    return require("rich.console", "cli").Console(markup=False, emoji=False)

@@ -64,7 +64,7 @@ def run_demo(
     if steps < 5:
         raise ValueError(f"steps must be at least 5, got {steps}.")
     console = require("rich.console", "cli").Console(quiet=quiet)
-    with new_directory(output_dir, overwrite, mark="model/config.json") as directory:
+    with new_directory(output_dir, overwrite) as directory:
         console.rule("1. A memory of ten digits, recalled from noise")
         digits = _show_digits(console, directory, seed)
         console.rule("2. A small dense language model becomes sparse")

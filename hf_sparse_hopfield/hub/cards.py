@@ -234,7 +234,8 @@ def _loading(auto_class: str | None, class_name: str, repo_id: str, sparse: bool
     return (
         f"```python\n{with_plugin}\n```\n\nor, with the package installed but not imported:\n\n```python\n"
         f"from transformers import {auto_class}\n\n{remote}\n```\n\n"
-        "Without the package, loading fails: the model never runs dense silently."
+        "Without the package the model does not load, and never runs dense: transformers raises a `ValueError` that asks for "
+        "`trust_remote_code=True`, and with that an `ImportError` that says `pip install hf_sparse_hopfield`."
     )
 
 

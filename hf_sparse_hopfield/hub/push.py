@@ -15,10 +15,16 @@ from typing import Any
 from huggingface_hub import CommitInfo, HfApi, ModelCard
 from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
-from ..files import write_text
+from ..checkpoints.known_files import known_files, refuse_links, unknown_files
+from ..files import rewrite_text
+from ..integration.sites import shortened
 from .cards import CARD_FILE, UNKNOWN_REPOSITORY, model_card
-from .push_errors import NO_CHECKPOINTS, PushError, explained
+from .push_errors import PushError, explained
+
+
+logger = logging.get_logger(__name__)
 
 
 def push_folder(
@@ -31,7 +37,8 @@ def push_folder(
     commit_message: str = "Add sparse Hopfield checkpoint",
 ) -> str:
     """
-    Upload a checkpoint, without the training checkpoints in its folder.
+    Upload a checkpoint: the files that transformers, sentence-transformers and this package know, and nothing else that lies
+    in its folder. What is left out is logged.
 
     Args:
         folder (`str`): The checkpoint.
@@ -44,10 +51,10 @@ def push_folder(
     Returns:
         `str`: URL of the commit.
     """
-    with explained(repo_id, folder=folder, private=private, revision=revision):
+    with explained(repo_id, folder=folder, only_known=True, private=private, revision=revision):
         repo_id = HfApi().create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
         _name_repository(Path(folder, CARD_FILE), repo_id)
-        return str(_upload(folder, repo_id, token=token, revision=revision, commit_message=commit_message))
+        return str(_upload_known(folder, repo_id, token=token, revision=revision, commit_message=commit_message))
 
 
 def push_model(
@@ -135,20 +142,31 @@ def push_saved(
         private, token, revision, create_pr, commit_message: As for `PreTrainedModel.push_to_hub`.
     """
     repo_id = repo_id or Path(folder).absolute().name
-    with explained(repo_id, folder=folder, private=private, revision=revision, create_pr=create_pr):
+    with explained(repo_id, folder=folder, only_known=True, private=private, revision=revision, create_pr=create_pr):
         repo_id = HfApi().create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
         card = model_card(model, repo_id=repo_id, tags=model.model_tags, into=_existing_card(repo_id, token))
         card.save(Path(folder, CARD_FILE))
         message = commit_message or "Upload model"
-        _upload(folder, repo_id, token=token, revision=revision, create_pr=create_pr, commit_message=message)
+        _upload_known(folder, repo_id, token=token, revision=revision, create_pr=create_pr, commit_message=message)
+
+
+def _upload_known(folder: str | os.PathLike, repo_id: str, **options: Any) -> CommitInfo:
+    """Upload the files of a checkpoint, and log which others stay where they are."""
+    known = known_files(Path(folder))
+    refuse_links(Path(folder), known)
+    left = unknown_files(Path(folder), known)
+    if left:
+        logger.warning(
+            "Not uploaded from %s, because they are not files of the checkpoint: %s", folder, shortened(left)
+        )
+    return _upload(folder, repo_id, allow_patterns=[file.as_posix() for file in known], **options)
 
 
 def _upload(folder: str | os.PathLike, repo_id: str, **options: Any) -> CommitInfo:
     api, revision = HfApi(), options.get("revision")
     if revision is not None and not revision.startswith("refs/pr"):
         api.create_branch(repo_id, branch=revision, token=options.get("token"), exist_ok=True)
-    patterns = list(NO_CHECKPOINTS)
-    return api.upload_folder(repo_id=repo_id, folder_path=os.fspath(folder), ignore_patterns=patterns, **options)
+    return api.upload_folder(repo_id=repo_id, folder_path=os.fspath(folder), **options)
 
 
 def _existing_card(repo_id: str, token: str | bool | None) -> ModelCard | None:
@@ -165,4 +183,4 @@ def _name_repository(card: Path, repo_id: str) -> None:
         return
     text = card.read_text(encoding="utf-8")
     if UNKNOWN_REPOSITORY in text:
-        write_text(card, text.replace(UNKNOWN_REPOSITORY, repo_id))
+        rewrite_text(card, text.replace(UNKNOWN_REPOSITORY, repo_id))

@@ -10,8 +10,10 @@ from typing import Any
 
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 
+from ..checkpoints.known_files import known_files
 
-NO_CHECKPOINTS = ("_*", "checkpoint-*")  # the patterns that the Trainer ignores
+
+_NO_CHECKPOINTS = ("_*", "checkpoint-*")  # the patterns that the Trainer ignores
 _HUB_ERRORS = (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled)
 
 
@@ -54,6 +56,7 @@ def explained(repo_id: str, retry: str | None = None, **upload: Any) -> Iterator
 def _upload_command(
     repo_id: str,
     folder: str | os.PathLike,
+    only_known: bool = False,
     private: bool | None = None,
     revision: str | None = None,
     create_pr: bool = False,
@@ -62,7 +65,9 @@ def _upload_command(
     parts += ["--private"] if private else []
     parts += ["--revision", revision] if revision else []
     parts += ["--create-pr"] if create_pr else []
-    for pattern in NO_CHECKPOINTS:
+    for file in known_files(Path(folder)) if only_known else ():
+        parts += ["--include", file.as_posix()]
+    for pattern in () if only_known else _NO_CHECKPOINTS:
         parts += ["--exclude", pattern] if any(Path(folder).glob(pattern)) else []
     return f"the files in {os.fspath(folder)!r} are complete; upload them with\n  {shlex.join(parts)}"
 

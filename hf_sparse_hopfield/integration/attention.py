@@ -2,33 +2,40 @@
 """The attention and mask functions that transformers calls under the name `"sparse_hopfield"`.
 
 An attention call has two sides: which keys each query sees (masks, causality, caches, packed sequences: [`_visible`]), and the
-settings of the module ([`_retrieval_of`]). `retrieve_with` brings them together. `upstream.py` registers the two functions.
+settings of the module ([`_retrieval_of`]). `retrieve_with` brings them together.
+
+A keyword argument is honoured, or the model's own eager attention does not read it (`keywords.py`), or it is refused.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
+from ..backends import RetrievalProblem
+from ..backends.masks import canonical_mask, visible
 from ..configuration import SparseHopfieldConfig
-from ..observation import retrieve_with
+from ..observation import look_at, retrieve_with
 from ..parallel.active import active, check_recomputed
+from ..parallel.heads import LocalHeads
+from ..parallel.tensor import tensor_parallel_heads
 from ..retrieval import retrieve
+from . import uncalibrated
 from .binding import LayerRetrieval, check_current, resolve
 from .families import Kind, uses_additive_masks
+from .keywords import ignored_keyword
+from .packing import Packing
+from .paged import in_continuous_batch, sequences_of
 from .sites import Site, settings_of
 from .upstream import ATTENTION_NAME, attentions_are_captured, drops_masks
 
 
-# Keyword arguments of attention modules that change no score. `indices` and `block_indices` tell kernels which keys the mask,
-# which comes with them, leaves.
-_HARMLESS = frozenset(
-    "position_ids cache_position use_cache past_key_values max_length_q max_length_k num_items_in_batch layer_idx "
-    "deterministic indices block_indices logits_to_keep labels shift_labels mm_token_type_ids token_type_ids".split()
-)
-_HARMLESS_PREFIXES = ("output_", "return_")  # what the model returns
+# Marks a mask that the user had no part in: a window, say. Positions may still tell sequences in a row apart.
+_OF_THE_MODEL_ALONE = "sparse_hopfield_of_the_model_alone"
 
 
 def sparse_hopfield_mask(
@@ -43,11 +50,17 @@ def sparse_hopfield_mask(
         dtype (`torch.dtype`): Dtype of an additive mask.
         *args, **kwargs: As for transformers' `sdpa_mask`.
     """
+    if in_continuous_batch():
+        return None
     parallel = active()
     if config is not None and uses_additive_masks(type(config)):
         return eager_mask(*args, config=config, dtype=dtype, **kwargs)  # type: ignore[misc]  # dtype is by keyword
-    make = sdpa_mask if parallel is None else parallel.mask
-    return make(*args, config=config, dtype=dtype, **kwargs)
+    if parallel is not None:
+        return parallel.mask(*args, config=config, dtype=dtype, **kwargs)
+    mask = sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
+    if mask is not None and kwargs.get("attention_mask") is None and not torch.compiler.is_compiling():
+        vars(mask)[_OF_THE_MODEL_ALONE] = True
+    return mask
 
 
 def sparse_hopfield_attention_forward(
@@ -66,6 +79,10 @@ def sparse_hopfield_attention_forward(
     cu_seq_lens_q: torch.Tensor | None = None,
     cu_seq_lens_k: torch.Tensor | None = None,
     output_attentions: bool | None = None,
+    sinks: torch.Tensor | None = None,
+    seq_idx: torch.Tensor | None = None,
+    position_ids: torch.Tensor | None = None,
+    cache: Any = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """
@@ -87,39 +104,128 @@ def sparse_hopfield_attention_forward(
         sliding_window (`int`, *optional*): Number of keys that a causal query sees, without a mask.
         cu_seq_lens_q, cu_seq_lens_k (`torch.Tensor`, *optional*): Cumulative lengths of sequences packed into one row.
         output_attentions (`bool`, *optional*): Whether to return the weights.
-        **kwargs: Other arguments of attention modules. Those that change no score are ignored, unknown ones are refused.
+        sinks (`torch.Tensor` broadcastable to `(batch, heads, queries, 1)`, *optional*): Sinks of each query.
+        seq_idx (`torch.Tensor` of shape `(batch, tokens)`, *optional*): Number of the sequence of each token of a row.
+        position_ids (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
+            Positions of the tokens. Without a mask, each place where they do not go on by one begins another sequence.
+        cache ([`~transformers.generation.continuous_batching.PagedAttentionCache`], *optional*):
+            The cache of a continuous batch, whose sequences `cu_seq_lens_q` and `cu_seq_lens_k` tell apart.
+        **kwargs:
+            Other arguments of attention modules. Those that the eager attention of the model does not read are ignored,
+            others are refused.
 
     Returns:
         `tuple`: The output of shape `(batch, queries, heads, value_dim)`, and the weights of shape
         `(batch, heads, queries, keys)` if they are requested.
     """
+    options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "softcap": softcap, "sinks": s_aux}
+    options["return_weights"] = bool(output_attentions) or attentions_are_captured()
+    if cache is not None:
+        for name, given in (("position_bias", position_bias), ("sinks", sinks), ("seq_idx", seq_idx)):
+            if given is not None:
+                raise ValueError(f"{type(module).__name__} passes {name}, which continuous batching does not support.")
+        return _paged(module, query, key, value, cache, (cu_seq_lens_q, cu_seq_lens_k), options, kwargs)
+    if in_continuous_batch():
+        raise ValueError(
+            f"{type(module).__name__} does not pass the paged cache of continuous batching to its attention, so that its "
+            "requests would see each other. Use `generate`, or `transformers serve` without --continuous-batching."
+        )
     _refuse_unknown(module, kwargs)
     is_causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
-    packed = (
-        None if cu_seq_lens_q is None else (cu_seq_lens_q, cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k)
-    )
-    options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "softcap": softcap, "sinks": s_aux}
-    return_weights = bool(output_attentions) or attentions_are_captured()
     retrieval = _retrieval_of(module)
     parallel = active()
     if parallel is not None:
-        limits = {
-            "mask": attention_mask,
-            "bias": position_bias,
-            "is_causal": is_causal,
-            "sliding_window": sliding_window,
+        limits = {"mask": attention_mask, "bias": position_bias, "is_causal": is_causal, "sliding_window": sliding_window}
+        unsupported = {
+            "output_attentions": options.pop("return_weights"),
+            "cu_seq_lens of packed sequences": cu_seq_lens_q is not None,
+            "seq_idx of packed sequences": seq_idx is not None,
+            "sinks of each query": sinks is not None,
         }
-        unsupported = {"output_attentions": return_weights, "cu_seq_lens of packed sequences": packed is not None}
-        positions = {"position_ids": kwargs.get("position_ids"), "unsupported": unsupported}
-        output = parallel.attend(module, retrieval, query, key, value, **limits, **options, **positions)
-        return _outputs(output)
+        places = {"position_ids": position_ids, "unsupported": unsupported}
+        return _outputs(parallel.attend(module, retrieval, query, key, value, **limits, **options, **places))
     check_recomputed(module)
     _refuse_dropped_masks(module)
-    seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packed)
-    options["return_weights"] = return_weights
+    # Next to a mask of the user, positions mean nothing more: those of padding or of a tree of candidates start again, too.
+    # Flash attention takes the positions of one row in the same way, causal or not.
+    alone = attention_mask is None or hasattr(attention_mask, _OF_THE_MODEL_ALONE)
+    positions = position_ids if alone and (is_causal or query.shape[0] == 1) else None
+    packing = Packing(cu_seq_lens_q, cu_seq_lens_k, seq_idx, positions)
+    seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packing)
+    if sinks is not None:
+        seen = _with_sinks(query, seen, sinks)
+    output, weights = _attend(module, retrieval, query, seen, options)
+    return output, weights if sinks is None or weights is None else weights[..., :-1]
+
+
+@torch.compiler.disable  # as transformers' own paged attention: the cache is changed in place
+def _paged(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cache: Any,
+    lengths: tuple[Any, Any],
+    options: dict[str, Any],
+    kwargs: dict[str, Any],
+) -> tuple[torch.Tensor, None]:
+    """A step of continuous batching: each sequence retrieves from its own keys."""
+    if options["return_weights"]:
+        raise ValueError("Continuous batching returns no attention weights; set `output_attentions=False`.")
+    parts = sequences_of(module, query, key, value, cache, *lengths, kwargs)
+    _refuse_unknown(module, kwargs)
+    retrieval = _retrieval_of(module)
+    output = query.new_zeros(query.shape[2], query.shape[1], value.shape[-1])
+    for part in parts:
+        seen = _Visible(part.key, part.value, part.mask, None, part.is_causal, part.sliding_window)
+        output[part.rows] = _attend(module, retrieval, part.query, seen, options)[0].flatten(0, 1)
+    return output[None], None
+
+
+def _attend(
+    module: torch.nn.Module,
+    retrieval: LayerRetrieval | None,
+    query: torch.Tensor,
+    seen: "_Visible",
+    options: dict[str, Any],
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     if retrieval is None:
         return _dense(module, query, seen, options)
-    return _sparse(retrieval, query, seen, options)
+    heads = query.shape[1]
+    local = tensor_parallel_heads(module, heads, retrieval.num_heads) if heads < retrieval.num_heads else None
+    return _sparse(retrieval, query, seen, {**options, "heads": local})
+
+
+def attend_with(
+    heads: LocalHeads,
+    module: torch.nn.Module,
+    retrieval: LayerRetrieval | None,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    sliding_window: int | None,
+    **options: Any,
+) -> torch.Tensor:
+    """
+    The attention of some heads of a module, for `parallel/ulysses.py`.
+
+    Args:
+        heads ([`LocalHeads`]): Which heads these are.
+        module (`torch.nn.Module`): The attention module.
+        retrieval ([`LayerRetrieval`], *optional*): Its settings; `None` for a layer that stays dense.
+        query, key, value, mask, is_causal, sliding_window, **options: As for [`retrieve`].
+
+    Returns:
+        `torch.Tensor` of shape `(batch, queries, heads, value_dim)`.
+    """
+    seen = _visible(module, query, key, value, mask, None, is_causal, sliding_window, Packing())
+    options["return_weights"] = False
+    if retrieval is None:
+        return _dense(module, query, seen, options)[0]
+    return _sparse(retrieval, query, seen, {**options, "heads": heads})[0]
 
 
 def _sparse(
@@ -137,7 +243,8 @@ def _dense(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Attention of a layer that stays dense: transformers' own SDPA where it has all that the call needs."""
     modified = options["return_weights"] or options["softcap"] is not None or options["sinks"] is not None
-    if modified or isinstance(options["scaling"], torch.Tensor) or seen.sliding_window is not None:
+    behind = seen.is_causal and seen.key.shape[2] > query.shape[2]  # SDPA aligns causality to the first key
+    if modified or behind or isinstance(options["scaling"], torch.Tensor) or seen.sliding_window is not None:
         factor, options = _scaling_apart(options)
         key, value = seen.stored(query.dtype)
         return _outputs(retrieve(query, key, value, beta=factor, alpha=1.0, **seen.limits, **options))
@@ -176,11 +283,7 @@ def _refuse_dropped_masks(module: torch.nn.Module) -> None:
 
 
 def _refuse_unknown(module: torch.nn.Module, kwargs: dict[str, Any]) -> None:
-    unknown = [
-        name
-        for name, value in kwargs.items()
-        if value is not None and name not in _HARMLESS and not name.startswith(_HARMLESS_PREFIXES)
-    ]
+    unknown = [name for name, value in kwargs.items() if value is not None and not ignored_keyword(type(module), name)]
     if unknown:
         raise ValueError(
             f"{type(module).__name__} passes {sorted(unknown)} to its attention, which sparse_hopfield does not know: "
@@ -219,7 +322,7 @@ def _visible(
     bias: torch.Tensor | None,
     is_causal: bool,
     sliding_window: int | None,
-    packed: tuple[torch.Tensor, torch.Tensor] | None,
+    packing: Packing,
 ) -> _Visible:
     """Bring the ways in which models limit what a query sees into the form that `retrieve` takes."""
     queries, keys = query.shape[2], key.shape[2]
@@ -229,9 +332,9 @@ def _visible(
         # Only the first call with an empty static cache looks like this: the rest of the cache is not filled yet.
         key, value, keys = key[:, :, :queries], value[:, :, :queries], queries
         bias = None if bias is None else bias[..., :queries]
-    if packed is not None:
-        same_sequence = _packed_mask(*packed, queries, keys)
-        mask = same_sequence if mask is None else _both(same_sequence, mask)
+    if queries > 1:
+        same_sequence = packing.same_sequence(query.shape[0], queries, keys)
+        mask = mask if same_sequence is None else same_sequence if mask is None else _both(same_sequence, mask)
     if mask is not None and mask.shape[-1] > keys:
         mask = mask[..., :keys]  # some families pass the mask of the whole static cache
     if is_causal:
@@ -244,20 +347,24 @@ def _visible(
     return _Visible(key, value, mask, bias, False, None)  # the window is in the mask
 
 
-def _packed_mask(starts_q: torch.Tensor, starts_k: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
-    """Sequences in one row, given by their cumulative lengths, see only themselves."""
-
-    def number(starts: torch.Tensor, length: int) -> torch.Tensor:
-        position = torch.arange(length, device=starts.device, dtype=starts.dtype)
-        return torch.bucketize(position, starts[1:].contiguous(), right=True)
-
-    return (number(starts_q, queries)[:, None] == number(starts_k, keys)[None, :])[None, None]
-
-
 def _both(allowed: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     if mask.dtype == torch.bool:
         return allowed & mask
     return mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
+
+
+def _with_sinks(query: torch.Tensor, seen: _Visible, sinks: torch.Tensor) -> _Visible:
+    """Sinks that differ from query to query: one more key and value of zeros at the end, whose scores are a bias."""
+    shape = (*query.shape[:3], seen.key.shape[2])
+    mask, bias = canonical_mask(seen.mask, seen.bias, shape)
+    limits: dict[str, Any] = {"is_causal": seen.is_causal, "sliding_window": seen.sliding_window}
+    mask = visible(RetrievalProblem(query, seen.key, seen.value, mask=mask, **limits))
+    if mask is not None:
+        mask = F.pad(mask.expand(*mask.shape[:-1], shape[-1]), (0, 1), value=True)
+    bias = query.new_zeros(()) if bias is None else bias
+    bias = torch.cat([bias.expand(shape), sinks.to(bias.dtype).expand(*shape[:3], 1)], -1)
+    key, value = (F.pad(stored, (0, 0, 0, 1)) for stored in (seen.key, seen.value))
+    return _Visible(key, value, mask, bias, False, None)
 
 
 def _retrieval_of(module: torch.nn.Module) -> LayerRetrieval | None:
@@ -266,6 +373,8 @@ def _retrieval_of(module: torch.nn.Module) -> LayerRetrieval | None:
     if retrieval is not _UNBOUND:
         if retrieval is not None and not torch.compiler.is_compiling():
             check_current(module, retrieval)
+        if retrieval is not None and retrieval.uncalibrated and look_at(retrieval) is None:
+            uncalibrated.warn()
         return retrieval
     # An attention module outside of a model has settings only if they do not depend on its place in the model.
     config = getattr(module, "config", None)
@@ -281,3 +390,7 @@ def _retrieval_of(module: torch.nn.Module) -> LayerRetrieval | None:
 
 
 _UNBOUND: Any = object()
+
+# Here and not in `upstream.py`: importing this module imports transformers, and the functions must exist first.
+AttentionInterface.register(ATTENTION_NAME, sparse_hopfield_attention_forward)
+AttentionMaskInterface.register(ATTENTION_NAME, sparse_hopfield_mask)

@@ -2,9 +2,10 @@
 """The model type `sparse_hopfield`: a configuration class and model classes for any family, made on demand.
 
 `BertForMaskedLM` becomes `SparseHopfieldBertForMaskedLM`, a subclass whose configuration has
-`"model_type": "sparse_hopfield"` and `"base_model_type": "bert"`. transformers without this package does not know that
-model type, so a saved model loads as sparse or fails with an error, and never runs dense. With `trust_remote_code=True`
-transformers imports this package through a short file that is saved with the checkpoint.
+`"model_type": "sparse_hopfield"`, `"base_model_type": "bert"` and `"attn_implementation": "sparse_hopfield"`. transformers
+without this package knows neither that model type nor that attention, so a saved model loads as sparse or fails with an
+error, and never runs dense. With `trust_remote_code=True` transformers imports this package through a short file that is
+saved with the checkpoint.
 
 transformers imports this module together with its own `configuration_auto`; imports of anything later stay inside functions.
 """
@@ -17,9 +18,11 @@ import transformers
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from ..configuration import SparseHopfieldConfig
+from ..checks import shown
+from ..configuration import MOST_ENTRIES, SparseHopfieldConfig
+from ..models import OWN_MODELS
 from ..remote_code import auto_map, write_remote_code
-from .upstream import name_auto_class, set_attention_name, set_config_class, swap_class
+from .upstream import ATTENTION_NAME, name_auto_class, set_attention_name, set_config_class, swap_class
 
 
 if TYPE_CHECKING:
@@ -62,6 +65,10 @@ class SparseHopfieldAutoConfig(PreTrainedConfig):
 
     model_type = MODEL_TYPE
 
+    def __new__(cls, **kwargs: Any) -> Any:
+        # `AutoConfig.for_model`, and configurations with a converted part, pass the entries of a saved configuration
+        return cls.from_dict(kwargs) if kwargs else super().__new__(cls)
+
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """
@@ -71,14 +78,72 @@ class SparseHopfieldAutoConfig(PreTrainedConfig):
             config_dict (`dict[str, Any]`): The saved configuration.
             **kwargs: Arguments of [`~transformers.PreTrainedConfig.from_dict`].
         """
-        base_model_type = config_dict.get("base_model_type")
-        if base_model_type is None or base_model_type not in CONFIG_MAPPING:
-            raise ValueError(
-                f"The configuration has model_type={MODEL_TYPE!r} and base_model_type={base_model_type!r}, which is not a "
-                f"model type of transformers {transformers.__version__}. A converted checkpoint names its family there."
-            )
-        config_class = sparse_config_class(CONFIG_MAPPING[base_model_type])
+        config_class = sparse_config_class(_base_config_class(config_dict.get("base_model_type")))
         return config_class.from_dict({key: config_dict[key] for key in config_dict if key != "model_type"}, **kwargs)
+
+
+def _base_config_class(base_model_type: Any) -> type[PreTrainedConfig]:
+    """The configuration class of the family that a saved configuration names."""
+    known = isinstance(base_model_type, str) and base_model_type in CONFIG_MAPPING
+    if not known or base_model_type == MODEL_TYPE or base_model_type in OWN_MODELS:
+        raise ValueError(
+            f"The configuration has model_type={MODEL_TYPE!r} and base_model_type={shown(base_model_type)}, which is not a "
+            f"model type of transformers {transformers.__version__}. A converted checkpoint names its family there."
+        )
+    return CONFIG_MAPPING[base_model_type]
+
+
+def _check_saved(config_dict: dict[str, Any]) -> None:
+    """Raise unless a saved configuration has settings, and architectures that are models if transformers knows them."""
+    if config_dict.get(ATTENTION_NAME) is None:
+        raise ValueError(
+            f"The configuration has model_type={MODEL_TYPE!r} but no settings under {ATTENTION_NAME!r} (alpha, beta, layers): "
+            "the defaults would give another model. Restore the entry from the original config.json."
+        )
+    architectures = config_dict.get("architectures")
+    if architectures is None:
+        return
+    if not isinstance(architectures, (list, tuple)) or not all(isinstance(name, str) for name in architectures):
+        raise TypeError(f"architectures must be a list of names of model classes, got {shown(architectures)}.")
+    for name in architectures[:MOST_ENTRIES]:
+        base = getattr(transformers, name.removeprefix(PREFIX), None)
+        is_model = isinstance(base, type) and issubclass(base, transformers.PreTrainedModel)
+        if not name.isidentifier() or (base is not None and not is_model):
+            raise ValueError(f"architectures names {shown(name)}, which is not a model class.")
+
+
+def refuse_dense_config(path: Any, config: Any, options: dict[str, Any]) -> None:
+    """
+    Raise if a sparse checkpoint is to be loaded with the configuration of a dense model.
+
+    Args:
+        path (`str` or `os.PathLike`): The checkpoint.
+        config ([`~transformers.PreTrainedConfig`], `str` or `os.PathLike`): The configuration that was given for it.
+        options (`dict[str, Any]`): The other arguments of `from_pretrained`.
+    """
+    from .sites import is_converted_config
+
+    is_config = isinstance(config, PreTrainedConfig)
+    if (config.name_or_path if is_config else str(config)) == str(path):
+        return  # its own
+    if is_config and (is_converted_config(config) or getattr(config, ATTENTION_NAME, None) is not None):
+        return
+    names = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+    options = {name: options[name] for name in names if name in options}
+    entries = {"checkpoint": path} | ({} if is_config else {"config": config})
+    types = {name: _saved_model_type(place, options) for name, place in entries.items()}
+    if types["checkpoint"] == MODEL_TYPE != types.get("config"):
+        raise ValueError(
+            f"{str(path)!r} is a sparse_hopfield checkpoint, and the configuration given for it is one of a dense model: leave "
+            "config out, or make the model dense on purpose with `hf_sparse_hopfield.to_dense(model)`."
+        )
+
+
+def _saved_model_type(place: Any, options: dict[str, Any]) -> str | None:
+    try:
+        return PreTrainedConfig.get_config_dict(place, **options)[0].get("model_type")
+    except OSError:  # there is none; what that means is for transformers to say
+        return None
 
 
 # At import, not in a function for `upstream.py` to call: unpickling a model imports this module first, and `upstream.py`
@@ -109,8 +174,20 @@ def _make_config_class(base: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
         set_attention_name(self, kwargs["attn_implementation"])
         _add_entries(self)
 
+    def from_dict(cls: Any, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        from .adapters import adapters_are_saved
+
+        # peft compares the vocabulary of a model with that of the dense checkpoint that it was converted from
+        if adapters_are_saved() and config_dict.get("model_type", MODEL_TYPE) != MODEL_TYPE:
+            return base.from_dict(config_dict, **kwargs)
+        _check_saved(config_dict)
+        settings = SparseHopfieldConfig.from_dict(config_dict[ATTENTION_NAME])  # before anything is done with them
+        return base.from_dict.__func__(cls, {**config_dict, ATTENTION_NAME: settings}, **kwargs)  # type: ignore[attr-defined]
+
     def to_dict(self: PreTrainedConfig) -> dict[str, Any]:
-        return base.to_dict(self) | {"model_type": MODEL_TYPE}  # a plain string can be written anywhere
+        # A plain string can be written anywhere. The name of the attention is for `BertModel.from_pretrained` and the like:
+        # without this package it is unknown, and transformers raises instead of loading a dense model.
+        return base.to_dict(self) | {"model_type": MODEL_TYPE, "attn_implementation": MODEL_TYPE}
 
     def save_pretrained(self: PreTrainedConfig, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         write_remote_code(save_directory, __name__, SparseHopfieldAutoConfig.__name__)
@@ -125,6 +202,7 @@ def _make_config_class(base: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
             "__doc__": f"[`{base.__name__}`] of a model with sparse Hopfield retrieval.",
             "model_type": FamilyType(base.model_type),
             "base_config_class": base,
+            "from_dict": classmethod(from_dict),
             "to_dict": to_dict,
             "save_pretrained": save_pretrained,
         },
@@ -140,9 +218,12 @@ def _add_entries(config: PreTrainedConfig) -> None:
     entries.auto_map = auto_map(SparseHopfieldAutoConfig.__name__)
 
 
-def _remove_entries(config: PreTrainedConfig) -> None:
-    for name in ("base_model_type", "sparse_hopfield", "auto_map"):
+def remove_entries(config: PreTrainedConfig) -> None:
+    """Remove the entries that only a sparse configuration has."""
+    for name in ("base_model_type", ATTENTION_NAME):
         vars(config).pop(name, None)
+    if vars(config).get("auto_map") == auto_map(SparseHopfieldAutoConfig.__name__):  # a family may have one of its own
+        del vars(config)["auto_map"]
 
 
 def sparse_model_class(
@@ -166,7 +247,7 @@ def _sparse_model_class(
 ) -> "type[PreTrainedModel]":
     if (base, config_class) not in _MODEL_CLASSES:
         _MODEL_CLASSES[base, config_class] = type(
-            f"{PREFIX}{base.__name__}",
+            f"{PREFIX}{base.__name__.removeprefix('FSDP')}",  # the prefix of a model that is sharded by FSDP2
             (base,),
             {
                 "__module__": __name__,
@@ -223,7 +304,7 @@ def _register_models(
         _sparse_model_class(model_class, config_class)
         for model_class in (known if several else [known])
         # some mappings lead from a composite configuration to a model of one of its parts, which has another one
-        if model_class is not None and issubclass(base, model_class.config_class)
+        if model_class is not None and (issubclass(base, model_class.config_class) or not base.sub_configs)
     )
     if not made:
         return
@@ -250,7 +331,7 @@ def swap_to_sparse_class(model: "PreTrainedModel") -> ExitStack:
     Returns:
         `contextlib.ExitStack`: Closing it undoes the change.
     """
-    base = type(model.config)
+    base = getattr(type(model.config), "base_config_class", type(model.config))
     config_class = sparse_config_class(base)
 
     def convert(config: PreTrainedConfig) -> None:
@@ -259,7 +340,8 @@ def swap_to_sparse_class(model: "PreTrainedModel") -> ExitStack:
             set_config_class(config, config_class)
             _add_entries(config)
 
-    return swap_class(model, sparse_model_class(type(model), base), convert)
+    base_model = getattr(type(model), "base_model_class", type(model))
+    return swap_class(model, sparse_model_class(base_model, base), convert)
 
 
 def swap_to_base_class(model: "PreTrainedModel") -> ExitStack:
@@ -279,7 +361,7 @@ def swap_to_base_class(model: "PreTrainedModel") -> ExitStack:
     def convert(config: PreTrainedConfig) -> None:
         if type(config) is sparse_config:
             set_config_class(config, base_config)
-            _remove_entries(config)
+            remove_entries(config)
 
     return swap_class(model, sparse_class.base_model_class, convert)
 
@@ -287,15 +369,16 @@ def swap_to_base_class(model: "PreTrainedModel") -> ExitStack:
 @contextmanager
 def as_sparse_class(model: "PreTrainedModel") -> Iterator[None]:
     """
-    Within the context, a model that is sparse by the name of its attention has its sparse class. Other models do not
-    change.
+    Within the context, a model that is sparse by the name of its attention, and a part of a converted model, has its sparse
+    class. Other models do not change.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): The model.
     """
     from .binding import has_bound_attention, is_converted
 
-    if is_converted(model) or not has_bound_attention(model):
+    converted = is_converted(model) and hasattr(type(model.config), "base_config_class")
+    if converted or not has_bound_attention(model):
         yield
     else:
         with swap_to_sparse_class(model):

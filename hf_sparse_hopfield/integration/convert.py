@@ -1,14 +1,16 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`to_sparse_hopfield` and `to_dense`: convert a model to the sparse subclass of its class, and back."""
 
+from contextlib import ExitStack
+
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..configuration import SparseHopfieldConfig
 from ..models import OWN_MODELS
-from .auto import swap_to_base_class, swap_to_sparse_class
-from .binding import bind, has_bound_attention, is_converted, name_attention
+from .auto import remove_entries, swap_to_base_class, swap_to_sparse_class
+from .binding import LayerRetrieval, bind, has_bound_attention, is_converted, name_attention
 from .sites import configs_of
 from .upstream import ATTENTION_NAME
 
@@ -43,17 +45,33 @@ def to_sparse_hopfield(model: PreTrainedModel, config: SparseHopfieldConfig | di
 
     ```
     """
+    undoable_conversion(model, config)
+    return model
+
+
+def undoable_conversion(model: PreTrainedModel, config: SparseHopfieldConfig | dict | None = None) -> ExitStack:
+    """
+    Convert a model as [`to_sparse_hopfield`] does.
+
+    Args:
+        model, config: As for [`to_sparse_hopfield`].
+
+    Returns:
+        `contextlib.ExitStack`: Closing it makes the model what it was; without that, it stays converted.
+    """
     _check_convertible(model)
     settings = config if config is not None else getattr(model.config, ATTENTION_NAME, None)
     settings = SparseHopfieldConfig.from_dict(settings)
-    with swap_to_sparse_class(model) as undo:  # undone on an error
+    with swap_to_sparse_class(model) as swapped:  # undone on an error
         for own in configs_of(model):
             if type(own) is type(model.config):
                 own.sparse_hopfield = settings
         name_attention(model, ATTENTION_NAME)
         bind(model)
-        undo.pop_all()
-    return model
+        undo = ExitStack()
+        undo.callback(bind, model)  # last: by then the configurations name the attention of before
+        undo.push(swapped.pop_all())
+    return undo
 
 
 def to_dense(model: PreTrainedModel) -> PreTrainedModel:
@@ -86,13 +104,25 @@ def to_dense(model: PreTrainedModel) -> PreTrainedModel:
     _check_not_own(model)
     if not is_converted(model) and not has_bound_attention(model):
         raise ValueError(f"{type(model).__name__} is dense already: none of its attention layers is sparse.")
+    _check_whole(model, "to_dense")
     if is_converted(model):
         swap_to_base_class(model)
     else:
-        vars(model.config).pop(ATTENTION_NAME, None)
+        remove_entries(model.config)
     name_attention(model, None)
     bind(model)
     return model
+
+
+def _check_whole(model: PreTrainedModel, function: str) -> None:
+    """Raise if a model is a part of a converted one, which has the settings and their names."""
+    around = (
+        config for module in model.modules() if isinstance(module, LayerRetrieval) for config, _ in module.stated
+    )
+    if not is_converted(model) and any(hasattr(type(config), "base_config_class") for config in around):
+        raise ValueError(
+            f"{type(model).__name__} is a part of a converted model: call `{function}` on the whole model."
+        )
 
 
 def _check_not_own(model: PreTrainedModel) -> None:
@@ -111,6 +141,7 @@ def _check_convertible(model: PreTrainedModel) -> None:
         )
         raise TypeError(f"to_sparse_hopfield takes a PreTrainedModel, got {name}.{fix}")
     _check_not_own(model)
+    _check_whole(model, "to_sparse_hopfield")
     if is_converted(model):
         raise ValueError(
             f"{name} is converted already, with {model.config.sparse_hopfield}. To change the settings, convert "

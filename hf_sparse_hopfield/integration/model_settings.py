@@ -61,6 +61,8 @@ class LiveSettings:
         if any(self._number_of_config(retrieval) is None for retrieval in self.retrievals):
             model.config.sparse_hopfield = SparseHopfieldConfig()  # the defaults, not written down until now
             self.configs.append(model.config)
+        for retrieval in self.retrievals:
+            retrieval.remember(config for config, _ in retrieval.stated)
         self._places = {retrieval: self._number_of_config(retrieval) for retrieval in self.retrievals}
 
     def _number_of_config(self, retrieval: LayerRetrieval) -> int | None:
@@ -124,6 +126,7 @@ class LiveSettings:
             tensors = () if retrieval.patched_class else as_tensors
             self._set(retrieval, source.for_layer(retrieval.name), tensors, retrieval in restart_learned)
             retrieval.source = source
+            retrieval.remember(config for config, _ in retrieval.stated)
         for config, values in zip(self.layer_configs, settings["layer_configs"], strict=True):
             for name, value in values.items():
                 setattr(config, name, value)

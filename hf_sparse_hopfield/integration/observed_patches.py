@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..backends import RetrievalProblem
-from ..backends.masks import MASKED_BELOW
+from ..backends.masks import MASKED_BELOW, canonical_mask
 from ..observation import Look
 from .families import Kind
 from .patches import SparseSoftmax
@@ -63,8 +63,20 @@ class ObservedSoftmax(SparseSoftmax):
                 self.show_pending(_value_of(args[0], args[1], weights))
         return super().__torch_function__(func, types, args, kwargs)
 
-    def retrieve(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> Any:
-        return self.look.retrieve(query, key, value, **options)
+    def retrieve(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, mask: torch.Tensor | None, **options: Any
+    ) -> Any:
+        if mask is not None and mask.is_floating_point():
+            shape = (*query.shape[:-1], key.shape[-2])
+            mask, bias = canonical_mask(mask, None, shape)
+            if bias is not None:
+                # The beta that an observer chooses multiplies the whole score: unit vectors as keys read the bias
+                # from the query.
+                scaling = options.pop("scaling", None) or query.shape[-1] ** -0.5
+                query = torch.cat([query * scaling, bias.expand(shape).to(query.dtype)], -1)
+                key = torch.cat([key, _unit_vectors(key)], -1)
+                options["scaling"] = 1.0
+        return self.look.retrieve(query, key, value, mask=mask, **options)
 
     def normalised(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
         self.show_pending(None)
@@ -95,8 +107,7 @@ class ObservedSoftmax(SparseSoftmax):
         """A retrieval with these scores: they are the queries, and the keys and values are unit vectors."""
         scores = self.canonical(scores.movedim(dim, -1).float())
         allowed = scores > MASKED_BELOW
-        batch, heads, _, keys = scores.shape
-        units = torch.eye(keys, dtype=scores.dtype, device=scores.device).expand(batch, heads, keys, keys)
+        units = _unit_vectors(scores.mT)
         return RetrievalProblem(
             query=scores.masked_fill(~allowed, 0), key=units, value=units, scaling=1.0, alpha=1.0, mask=allowed
         )
@@ -105,11 +116,19 @@ class ObservedSoftmax(SparseSoftmax):
         """Scores or values in the layout of this attention class as `(batch, heads, ., .)`."""
         if self.kind.heads is None:
             return tensor.reshape(-1, 1, *tensor.shape[-2:])
+        axis = 1
         if self.kind.heads == "flat":
-            return tensor.reshape(-1, self.num_heads, *tensor.shape[-2:])
-        axis = int(self.kind.heads.removeprefix("axis "))
+            tensor = tensor.unflatten(0, (-1, self.num_heads))
+        else:
+            axis = int(self.kind.heads.removeprefix("axis "))
         tensor = tensor.movedim(axis, -3)
         return tensor.reshape(-1, *tensor.shape[-3:])
+
+
+def _unit_vectors(key: torch.Tensor) -> torch.Tensor:
+    """As many unit vectors as there are keys, for each head."""
+    keys = key.shape[-2]
+    return torch.eye(keys, dtype=key.dtype, device=key.device).expand(*key.shape[:-1], keys)
 
 
 def _value_of(factor: torch.Tensor, value: Any, weights: torch.Tensor) -> torch.Tensor | None:

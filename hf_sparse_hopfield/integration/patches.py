@@ -8,22 +8,25 @@ terms included. The table of these classes is in `families.py`.
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..backends.masks import MASKED_BELOW
+from ..backends.masks import MASKED_BELOW, canonical_mask
 from ..functional import entmax
 from ..observation import look_at
 from ..parallel.active import active
 from ..retrieval import retrieve
+from . import uncalibrated
 from .binding import LayerRetrieval, check_current
 from .families import Kind, classify
 from .upstream import ATTENTION_NAME, Method, replace_global, wrap_method
 
 
+_Rearranged = Callable[[torch.Tensor], torch.Tensor]
 _SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax, torch.special.softmax)
 
 
@@ -41,14 +44,19 @@ class SparseSoftmax(TorchFunctionMode):
     def __init__(self, beta: float | torch.Tensor, alpha: float | torch.Tensor, kind: Kind, name: str) -> None:
         super().__init__()
         self.beta, self.alpha, self.kind, self.name = beta, alpha, kind, name
+        self.replaced = False  # whether there was anything to replace
+        beta_heads, alpha_heads = (x.numel() if isinstance(x, torch.Tensor) else 1 for x in (beta, alpha))
+        self.num_heads = max(beta_heads, alpha_heads)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func in _SOFTMAX:
             return self.softmax(func, *args, **kwargs)
         if func is F.scaled_dot_product_attention:
+            self.replaced = True
             return self.scaled_dot_product_attention(*args, **kwargs)
         if func is F.multi_head_attention_forward:
+            self.replaced = True
             return self.multi_head_attention(*args, **kwargs)
         return func(*args, **kwargs)
 
@@ -56,6 +64,7 @@ class SparseSoftmax(TorchFunctionMode):
         last = dim == -1 or dim == input.ndim - 1
         if dim is None or (self.kind.last_only and not last):
             return func(input, dim, dtype=dtype)
+        self.replaced = True
         return self.normalised(input if dtype is None else input.to(dtype), dim)
 
     def normalised(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
@@ -72,9 +81,16 @@ class SparseSoftmax(TorchFunctionMode):
         scaled = scores.masked_fill(~mask, 0) * beta
         return entmax(scaled, alpha=alpha, dim=dim, mask=mask).to(scores.dtype)
 
-    def retrieve(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> Any:
+    def retrieve(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, mask: torch.Tensor | None, **options: Any
+    ) -> Any:
         """Attention that the module leaves to torch as a whole; `options` are those of `retrieve`."""
-        return retrieve(query, key, value, beta=self.beta, alpha=self.alpha, **options)
+        if mask is not None and mask.is_floating_point():  # part of the score, which beta multiplies
+            mask, bias = canonical_mask(mask, None, (*query.shape[:-1], key.shape[-2]))
+            if bias is not None:
+                beta = self.beta.view(-1, 1, 1) if isinstance(self.beta, torch.Tensor) else self.beta
+                options["bias"] = bias * beta
+        return retrieve(query, key, value, beta=self.beta, alpha=self.alpha, mask=mask, **options)
 
     def per_head(self, values: float | torch.Tensor, scores: torch.Tensor) -> float | torch.Tensor:
         """Bring one value per head into the shape of the scores."""
@@ -97,16 +113,31 @@ class SparseSoftmax(TorchFunctionMode):
     def scaled_dot_product_attention(
         self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
     ):
+        options = {"scaling": scale, "is_causal": is_causal, "dropout": dropout_p}
         if query.ndim == 4:
-            return self.retrieve(
-                query, key, value, scaling=scale, mask=attn_mask, is_causal=is_causal, dropout=dropout_p
+            return self.retrieve(query, key, value, mask=attn_mask, **options)
+        split, join = self.layout(query.shape)
+        leading = query.shape[:-2]
+        if attn_mask is not None:
+            attn_mask = split(attn_mask.expand(*leading, query.shape[-2], key.shape[-2]))
+        query, key, value = (split(states.expand(*leading, *states.shape[-2:])) for states in (query, key, value))
+        return join(self.retrieve(query, key, value, mask=attn_mask, **options))
+
+    def layout(self, shape: torch.Size) -> tuple[_Rearranged, _Rearranged]:
+        """Functions that bring a query of this shape to `(batch, heads, queries, width)`, and a result back."""
+        heads = self.kind.heads
+        if len(shape) == 3:  # batch * heads in one, or only one of them
+            inner = {"flat": self.num_heads, None: 1}.get(heads, shape[0])
+            return lambda states: states.unflatten(0, (-1, inner)), lambda states: states.flatten(0, 1)
+        if len(shape) == 5 and heads == "axis -3":  # (batch, windows, heads, queries, width)
+            return lambda states: states.flatten(0, 1), lambda states: states.unflatten(0, shape[:2])
+        if len(shape) == 5 and heads == "axis 1":  # (batch, heads, windows, queries, width)
+            windows = (shape[0], shape[2])
+            return (
+                lambda states: states.transpose(1, 2).flatten(0, 1),
+                lambda states: states.unflatten(0, windows).transpose(1, 2),
             )
-        if query.ndim != 3:
-            raise ValueError(f"{self.name} calls attention with a query of shape {tuple(query.shape)}: not supported.")
-        query, key, value = (tensor.unsqueeze(0) for tensor in (query, key, value))
-        return self.scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-        ).squeeze(0)
+        raise ValueError(f"{self.name} calls attention with a query of shape {tuple(shape)}: not supported.")
 
     def multi_head_attention(
         self,
@@ -203,10 +234,23 @@ def _sparse_forward(kind: Kind, original: Method) -> Method:
         if not torch.compiler.is_compiling():
             check_current(self, retrieval)
             _refuse_parallel(self)
-        with _softmax_of(retrieval, kind):
-            return original(self, *args, **kwargs)
+        mode = _softmax_of(retrieval, kind)
+        with mode:
+            result = original(self, *args, **kwargs)
+        if not mode.replaced and not _contains_attention(self):
+            raise RuntimeError(
+                f"{type(self).__name__} (layer {retrieval.name!r}) has computed its attention without a softmax that "
+                "hf_sparse_hopfield could replace, so the result is dense. Change the option of the model that makes it do "
+                "so (I-BERT: quant_mode=False), or keep this layer dense: name the layers that retrieve in `layers`."
+            )
+        return result
 
     return forward
+
+
+def _contains_attention(module: torch.nn.Module) -> bool:
+    """Whether the module leaves its attention to a part that has settings itself, and checks itself."""
+    return any(hasattr(part, ATTENTION_NAME) for part in module.modules() if part is not module)
 
 
 def _refuse_parallel(module: torch.nn.Module) -> None:
@@ -224,6 +268,8 @@ def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:
         from .observed_patches import ObservedSoftmax
 
         return ObservedSoftmax(look, kind, retrieval.num_heads)
+    if retrieval.uncalibrated:
+        uncalibrated.warn()
     beta, alpha = retrieval()
     return SparseSoftmax(beta, alpha, kind, retrieval.name)
 

@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The attention modules of a model, and the configurations around them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from ..checks import is_integer
 from ..configuration import SparseHopfieldConfig
 from .families import Kind, classify
-from .upstream import ATTENTION_NAME, attention_name
+from .upstream import ATTENTION_NAME, attention_name, is_this_attention
 
 
 _HEAD_ATTRIBUTES = (
@@ -37,7 +38,7 @@ class Site:
     @property
     def is_sparse(self) -> bool:
         """Whether the module's configuration selects this attention."""
-        return attention_name(self.configs[0]) == ATTENTION_NAME
+        return is_this_attention(attention_name(self.configs[0]))
 
     @property
     def settings(self) -> SparseHopfieldConfig:
@@ -45,13 +46,19 @@ class Site:
         return settings_of(self.configs)
 
 
-def settings_of(configs: list[PreTrainedConfig]) -> SparseHopfieldConfig:
+def owner_of_settings(configs: Iterable[PreTrainedConfig]) -> PreTrainedConfig | None:
+    """The first of `configs` that has settings."""
+    return next((config for config in configs if getattr(config, ATTENTION_NAME, None) is not None), None)
+
+
+def settings_of(configs: Iterable[PreTrainedConfig]) -> SparseHopfieldConfig:
     """The settings in the first of `configs` that has any; the defaults without one."""
-    for config in configs:
-        settings = getattr(config, ATTENTION_NAME, None)
-        if settings is not None:
-            return SparseHopfieldConfig.from_dict(settings)
-    return SparseHopfieldConfig()
+    return SparseHopfieldConfig.from_dict(getattr(owner_of_settings(configs), ATTENTION_NAME, None))
+
+
+def is_converted_config(config: PreTrainedConfig) -> bool:
+    """Whether a configuration is that of a converted model, or was read from its checkpoint as that of its family."""
+    return hasattr(type(config), "base_config_class") or "base_model_type" in vars(config)
 
 
 def attention_sites(model: nn.Module) -> list[Site]:
@@ -84,6 +91,11 @@ def number_of_heads(site: Site) -> int | None:
 
 def configs_of(model: nn.Module) -> list[PreTrainedConfig]:
     """All configurations in a model: those of its modules, and their parts."""
+    return with_parts(getattr(module, "config", None) for module in model.modules())
+
+
+def with_parts(configs: Iterable[Any]) -> list[PreTrainedConfig]:
+    """Configurations and their parts, each once. Other objects among them are left out."""
     found: dict[int, PreTrainedConfig] = {}
 
     def add(config: Any) -> None:
@@ -92,8 +104,8 @@ def configs_of(model: nn.Module) -> list[PreTrainedConfig]:
             for name in config.sub_configs:
                 add(getattr(config, name, None))
 
-    for module in model.modules():
-        add(getattr(module, "config", None))
+    for config in configs:
+        add(config)
     return list(found.values())
 
 

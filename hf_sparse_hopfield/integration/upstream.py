@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Everything that reaches into transformers, accelerate and huggingface_hub: the one file that a new release can break.
+"""Everything that reaches into transformers, accelerate, peft and huggingface_hub: the one file that a new release can break.
 
 The rest of the package uses public names only, or the functions below. What they do with them lives elsewhere: a wrapper
 here is thin and calls `binding.py`, `auto.py` or `hub/push.py`. At module level this file imports the standard library
@@ -11,9 +11,10 @@ at import. All names below exist in transformers 5.3 to 5.23; the tests pass wit
 wrapped here, an `ImportError` names it.
 
 **Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
-modelling code, so registration waits for three modules: `transformers.modeling_utils` (attention),
-`transformers.models.auto.configuration_auto` (model types) and `transformers.trainer`. Considered: importing them at once,
-which costs seconds, and entry points, which transformers does not have.
+modelling code, so registration waits for the modules in `_WAITING`: `transformers.modeling_utils` (attention),
+`transformers.models.auto.configuration_auto` (model types), two of `transformers.generation.continuous_batching`, the
+model manager of `transformers serve`, `transformers.trainer`, and `peft.auto`, the last of peft's modules that is needed.
+Considered: importing them at once, which costs seconds, and entry points, which transformers does not have.
 
 **Wrapped methods.** Public registries alone are not enough: a family that computes softmax itself accepts the name of our
 attention and runs dense, and transformers does not save that name. For models without sparse retrieval each wrapper
@@ -21,20 +22,34 @@ calls the original and does nothing else.
 
 | method | why |
 | --- | --- |
-| `PreTrainedModel.get_correct_attn_implementation` | first call while a model is built: a configuration with a `sparse_hopfield` entry selects this attention |
+| `PreTrainedModel.from_pretrained` | a sparse checkpoint is not loaded with the configuration of a dense one |
+| `PreTrainedModel._check_and_adjust_attn_implementation` | first call while a model is built: a configuration with a `sparse_hopfield` entry selects this attention, and a converted one no other |
 | `PreTrainedModel.post_init` | last call while a model is built: each attention module gets its settings, or it raises |
-| `PreTrainedModel.set_attn_implementation` | the same later on; the original skips families that are not on the registry |
-| `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again |
+| `PreTrainedModel.set_attn_implementation` | both later on; the original skips families that are not on the registry |
+| `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again; dense weights that are loaded into a sparse model are noticed |
 | `PreTrainedModel.save_pretrained` | saves under the model type `sparse_hopfield`: the checkpoint loads as sparse or not at all |
 | `PreTrainedModel.push_to_hub` | pushes with a model card |
+| `PreTrainedModel.load_adapter` | a base that `from_pretrained` loads for an adapter is made sparse if the adapter says so |
+| `ContinuousBatchingManager.switch_to_cb_friendly_attn` | the original knows eager, sdpa and flash attention, and switches to flash attention where it is installed: a sparse model keeps its attention |
+| `ModelRunner.compute_batch` | tells the mask function that a continuous batch runs: it needs no mask |
 | `Trainer.init_hf_repo` | explains a Hub error before training starts |
 | `Trainer.create_model_card` | adds our section to the Trainer's card |
 | `Trainer.push_to_hub` | explains a Hub error and names the command that retries |
 | `Trainer._push_from_checkpoint` | copies the remote code that the Trainer leaves out, and reports pushes that fail in the background |
 | `Trainer._prepare_context_parallel_inputs` | lets sparse models through, whose attention notices torch's context; the original refuses all but SDPA, which is what torch patches |
+| `PeftConfigMixin.save_pretrained` | records in `adapter_config.json` that the base is sparse, in the one write of that file |
+| `PeftConfigMixin.from_peft_type` | reads that record, before peft drops an entry that it does not know |
+| `PeftModel.save_pretrained` | the settings to record are those of the base at that moment |
+| `PeftModel.__init__` | the base fits the record, or it raises; learned alpha and beta are trained |
+| `PeftModel.add_adapter` | the same for another adapter that learns a prompt |
+| `PeftModel.load_adapter` | the same for weights that are loaded into an adapter that exists |
+| `BaseTuner.inject_adapter` | the same for adapters that transformers puts into a model without a `PeftModel` |
+| `_BaseAutoPeftModel.from_pretrained` | the base that it loads for an adapter is made sparse if the adapter says so |
 
 `patches.py` also wraps with [`wrap_method`] the forward of attention classes that compute softmax themselves, and BigBird's
-`set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there.
+`set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there, and here the
+`transformers` in which `transformers serve` looks up the class that a checkpoint names: it finds the sparse ones, too.
+[`keep_attention_in_generate`] wraps Whisper's `generate`, which switches a model to eager attention for good.
 
 **Private names.**
 
@@ -42,6 +57,7 @@ calls the original and does nothing else.
 | --- | --- | --- | --- |
 | `transformers.configuration_utils` | `_attn_implementation` | read or set the attention of a configuration and its parts | constructors accept `attn_implementation`; nothing public reads it |
 | `transformers.configuration_utils` | `_attn_implementation_internal` | set it for one configuration without its parts | none |
+| `transformers.modeling_utils` | `_check_and_adjust_attn_implementation` | wrapped, see above | `get_correct_attn_implementation` is not called for kernels from the Hub |
 | `transformers.modeling_utils` | `_initialize_weights` | wrapped, see above | `_init_weights` is private, too, and each family overrides it |
 | `transformers.modeling_utils` | `_is_hf_initialized` | tell loaded weights from missing ones | `transformers.initialization` honours the mark of tensors, but not that of modules |
 | `transformers.modeling_utils` | `_can_record_outputs` | register the outputs of a class made after the model was built | none: `PreTrainedModel.__init__` registers them |
@@ -51,6 +67,7 @@ calls the original and does nothing else.
 | `transformers.models.auto.auto_factory` | `_model_mapping` | find the Auto classes that load a model | none leads from an Auto class to its mapping |
 | `transformers.trainer` | `_push_from_checkpoint` | wrapped, see above | `on_save` callbacks run after the push |
 | `transformers.trainer` | `_prepare_inputs` | move a batch to the device and dtype of the model | `accelerate.utils.send_to_device` does not cast for DeepSpeed |
+| `peft.auto` | `_BaseAutoPeftModel` | wrapped, see above | each `AutoPeftModelFor...` inherits the method from it |
 | `transformers.trainer` | `_prepare_context_parallel_inputs` | wrapped, see above | none: the name of the attention is compared with sdpa |
 | `accelerate.accelerator` | `_attach_context_parallel_hooks` | notice a module whose masks get lost outside of accelerate's context | none |
 | `accelerate.accelerator` | `_is_accelerate_prepared` | train a model in parallel that was evaluated before | `Accelerator.free_memory` keeps the mark |
@@ -68,7 +85,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from types import FrameType, FunctionType, ModuleType
@@ -78,6 +95,7 @@ from ..version import __version__
 
 
 if TYPE_CHECKING:
+    from peft import PeftConfig, PeftModel
     from torch import Tensor, nn
     from transformers import PreTrainedConfig, PreTrainedModel, Trainer
 
@@ -135,12 +153,10 @@ def install() -> None:
 
 
 def _register_attention() -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+    from transformers import PreTrainedModel
 
-    from .attention import sparse_hopfield_attention_forward, sparse_hopfield_mask
+    from . import attention  # noqa: F401  (registers its functions)
 
-    AttentionInterface.register(ATTENTION_NAME, sparse_hopfield_attention_forward)
-    AttentionMaskInterface.register(ATTENTION_NAME, sparse_hopfield_mask)
     for name, make_wrapper in _MODEL_WRAPPERS.items():
         wrap_method(PreTrainedModel, name, make_wrapper)
 
@@ -156,11 +172,50 @@ def _register_trainer() -> None:
     wrap_trainer(sys.modules["transformers.trainer"].Trainer)
 
 
+def _register_adapters() -> None:
+    for module, wrappers in _ADAPTER_WRAPPERS.items():
+        for (class_name, name), make_wrapper in wrappers.items():
+            wrap_method(getattr(sys.modules[module], class_name), name, make_wrapper)
+
+
+def _register_continuous_batching() -> None:
+    manager = sys.modules[f"{_CONTINUOUS_BATCHING}.continuous_api"].ContinuousBatchingManager
+    wrap_method(manager, "switch_to_cb_friendly_attn", _keep_attention_in_batches)
+
+
+def _register_model_runner() -> None:
+    wrap_method(sys.modules[f"{_CONTINUOUS_BATCHING}.model_runner"].ModelRunner, "compute_batch", _without_mask)
+
+
+def _register_serving() -> None:
+    manager = sys.modules[_MODEL_MANAGER]
+    replace_global(manager, "transformers", _WithSparseClasses(manager.transformers))
+
+
+_MODEL_MANAGER = "transformers.cli.serving.model_manager"
+_CONTINUOUS_BATCHING = "transformers.generation.continuous_batching"
 _WAITING: dict[str, Callable[[], None]] = {
     "transformers.modeling_utils": _register_attention,
     "transformers.models.auto.configuration_auto": _register_model_types,
+    f"{_CONTINUOUS_BATCHING}.continuous_api": _register_continuous_batching,
+    f"{_CONTINUOUS_BATCHING}.model_runner": _register_model_runner,
+    _MODEL_MANAGER: _register_serving,
     "transformers.trainer": _register_trainer,
+    "peft.auto": _register_adapters,
 }
+
+
+class _WithSparseClasses(ModuleType):
+    """The module `transformers` together with the sparse model classes, which `auto.py` makes on demand."""
+
+    def __init__(self, original: ModuleType) -> None:
+        super().__init__(original.__name__, original.__doc__)
+        self.original = original
+
+    def __getattr__(self, name: str) -> Any:
+        from . import auto
+
+        return getattr(auto if name.startswith(auto.PREFIX) else self.original, name)
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
@@ -200,7 +255,7 @@ def wrap_method(cls: type, name: str, make_wrapper: Callable[[Method], Method]) 
 
     Args:
         cls (`type`): The class. A wrapper that it inherits does not count: it gets its own, around the original.
-        name (`str`): Name of the method.
+        name (`str`): Name of the method. It may be a class method that `cls` itself defines.
         make_wrapper (`Callable`): Takes the original method and returns the one that replaces it.
     """
     if not hasattr(cls, name):
@@ -209,12 +264,13 @@ def wrap_method(cls: type, name: str, make_wrapper: Callable[[Method], Method]) 
             f"hf_sparse_hopfield {__version__} wraps {cls.__name__}.{name}, which {cls.__module__} of this release does "
             f"not have: {installed}. Install an older release, or a newer hf_sparse_hopfield."
         )
-    if hasattr(vars(cls).get(name), _ORIGINAL):
+    if hasattr(getattr(vars(cls).get(name), "__func__", vars(cls).get(name)), _ORIGINAL):
         return
     original = original_method(cls, name)
     wrapper = functools.wraps(original)(make_wrapper(original))
     setattr(wrapper, _ORIGINAL, original)
-    setattr(cls, name, wrapper)
+    of_class = inspect.ismethod(getattr(cls, name))
+    setattr(cls, name, classmethod(wrapper) if of_class else wrapper)
 
 
 def replace_global(module: ModuleType, name: str, value: Any) -> None:
@@ -236,30 +292,46 @@ def original_method(cls: type, name: str) -> Method:
 
     Args:
         cls (`type`): The class.
-        name (`str`): Name of the method.
+        name (`str`): Name of the method. Of a class method, the function behind it is returned.
     """
     method = getattr(cls, name)
-    return getattr(method, _ORIGINAL, method)
+    function = getattr(method, "__func__", method)
+    return getattr(function, _ORIGINAL, function)
+
+
+def _refuse_dense_config(original: Method) -> Method:
+    def from_pretrained(
+        cls: type, pretrained_model_name_or_path: Any, *model_args: Any, config: Any = None, **kwargs: Any
+    ) -> Any:
+        from .auto import refuse_dense_config
+
+        if config is not None and pretrained_model_name_or_path is not None:
+            refuse_dense_config(pretrained_model_name_or_path, config, kwargs)
+        return original(cls, pretrained_model_name_or_path, *model_args, config=config, **kwargs)
+
+    return from_pretrained
 
 
 def _select_attention(original: Method) -> Method:
-    def get_correct_attn_implementation(
-        self: "PreTrainedModel", requested_attention: str | None = None, is_init_check: bool = False
-    ) -> str:
-        from .binding import is_converted
+    def check_and_adjust(self: "PreTrainedModel", attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
+        from .binding import comes_from_conversion, refuse_other_attention
 
-        if requested_attention is None:
-            # transformers passes the name of the attention to the parts that a configuration declares. A part whose
-            # configuration is made on the way (the backbone of MaskFormer) would silently stay dense.
-            outer = model_under_construction(self)
-            inside_sparse = outer is not None and attention_name(outer.config) == ATTENTION_NAME
-            if inside_sparse or is_converted(self) or getattr(self.config, ATTENTION_NAME, None) is not None:
-                requested_attention = ATTENTION_NAME
-        if requested_attention == ATTENTION_NAME:
+        # transformers passes the name of the attention to the parts that a configuration declares. A part whose
+        # configuration is made on the way (the backbone of MaskFormer) would silently stay dense.
+        outer = model_under_construction(self)
+        for model in (self, outer):
+            if model is not None and comes_from_conversion(model):
+                refuse_other_attention(model, attn_implementation)
+        if attn_implementation is None:
+            inside_sparse = outer is not None and is_this_attention(attention_name(outer.config))
+            converted = comes_from_conversion(self)
+            if inside_sparse or converted or getattr(self.config, ATTENTION_NAME, None) is not None:
+                attn_implementation = ATTENTION_NAME
+        if is_this_attention(attn_implementation):
             _add_to_attention_classes(type(self))
-        return original(self, requested_attention, is_init_check)
+        return original(self, attn_implementation, *args, **kwargs)
 
-    return get_correct_attn_implementation
+    return check_and_adjust
 
 
 def _add_to_attention_classes(model_class: type) -> None:
@@ -268,7 +340,8 @@ def _add_to_attention_classes(model_class: type) -> None:
 
     for cls in model_class.__mro__:
         for value in list(vars(sys.modules[cls.__module__]).values()):
-            eager = value.get("eager") if isinstance(value, dict) else None
+            # a plain dict: a script may have imported transformers' own mappings, whose `get` is another one
+            eager = value.get("eager") if type(value) is dict else None
             if isinstance(eager, type) and issubclass(eager, nn.Module):
                 value.setdefault(ATTENTION_NAME, eager)
 
@@ -276,11 +349,13 @@ def _add_to_attention_classes(model_class: type) -> None:
 def _bind_new_model(original: Method) -> Method:
     def post_init(self: "PreTrainedModel") -> None:
         from .binding import bind, requests_sparse_hopfield
+        from .uncalibrated import await_weights
 
         # Before transformers initialises the weights, since learned alpha and beta are among them; and only for the
         # outermost model, which knows all settings and all layers.
         if model_under_construction(self) is None and requests_sparse_hopfield(self):
             bind(self)
+            await_weights(self)
         original(self)
 
     return post_init
@@ -290,11 +365,14 @@ def _change_attention(original: Method) -> Method:
     def set_attn_implementation(
         self: "PreTrainedModel", attn_implementation: str | dict, allow_all_kernels: bool = False
     ) -> None:
-        from .binding import bind, has_bound_attention, name_attention
+        from .binding import bind, check_switch, has_bound_attention, name_attention
         from .sites import configs_of
 
         if not _mentions_us(attn_implementation) and not has_bound_attention(self):
             return original(self, attn_implementation, allow_all_kernels)
+        check_switch(self, attn_implementation)
+        if attn_implementation is None:  # no other attention is named
+            attn_implementation = ATTENTION_NAME
         with ExitStack() as undo:
             for config in configs_of(self):
                 undo.callback(set_own_attention_name, config, attention_name(config))
@@ -308,13 +386,15 @@ def _change_attention(original: Method) -> Method:
 def _mentions_us(attn_implementation: str | dict | None) -> bool:
     if isinstance(attn_implementation, dict):
         return any(_mentions_us(value) for value in attn_implementation.values())
-    return attn_implementation == ATTENTION_NAME
+    return is_this_attention(attn_implementation)
 
 
 def _initialize_missing(original: Method) -> Method:
     def initialize_weights(self: "PreTrainedModel", module: "nn.Module", *args: Any, **kwargs: Any) -> None:
         from ..retrieval_parameters import RetrievalParameters
+        from .uncalibrated import note_weights
 
+        note_weights(module)
         if isinstance(module, RetrievalParameters) and not is_initialized(module):
             parameters = module.named_parameters(recurse=False)
             module.reset_parameters(keep=[name for name, parameter in parameters if is_initialized(parameter)])
@@ -326,15 +406,18 @@ def _initialize_missing(original: Method) -> Method:
 
 def _save_as_sparse(original: Method) -> Method:
     def save_pretrained(self: "PreTrainedModel", save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        from .adapters import saving_adapters_of
         from .auto import as_sparse_class
-        from .binding import has_sparse_retrieval
+        from .binding import check_saved_settings, has_sparse_retrieval
+        from .uncalibrated import noted_in_config
 
         if not has_sparse_retrieval(self):
             return original(self, save_directory, *args, **kwargs)
+        check_saved_settings(self)
         push = kwargs.pop("push_to_hub", False) and kwargs.get("is_main_process", True)
         names = ("repo_id", "private", "revision", "create_pr", "commit_message")
         options = {name: kwargs.pop(name) for name in names if name in kwargs}
-        with as_sparse_class(self):
+        with as_sparse_class(self), noted_in_config(self), saving_adapters_of(self):
             original(self, save_directory, *args, **kwargs)
         if push:
             from ..hub.push import push_saved
@@ -357,14 +440,51 @@ def _push_with_card(original: Method) -> Method:
     return push_to_hub
 
 
+def _load_adapter_and_base(original: Method) -> Method:
+    def load_adapter(self: "PreTrainedModel", *args: Any, **kwargs: Any) -> Any:
+        from .adapters import base_loaded_by_name
+
+        # `from_pretrained` passes how it has loaded the base; users have nothing to pass here
+        with nullcontext() if kwargs.get("load_config") is None else base_loaded_by_name():
+            return original(self, *args, **kwargs)
+
+    return load_adapter
+
+
 _MODEL_WRAPPERS = {
-    "get_correct_attn_implementation": _select_attention,
+    "from_pretrained": _refuse_dense_config,
+    "_check_and_adjust_attn_implementation": _select_attention,
     "post_init": _bind_new_model,
     "set_attn_implementation": _change_attention,
     "_initialize_weights": _initialize_missing,
     "save_pretrained": _save_as_sparse,
     "push_to_hub": _push_with_card,
+    "load_adapter": _load_adapter_and_base,
 }
+
+
+def _keep_attention_in_batches(original: Method) -> Method:
+    def switch_to_cb_friendly_attn(
+        self: Any, model: "PreTrainedModel", auto_switch_to_flash: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        from .binding import has_bound_attention
+        from .paged import check_paged
+
+        if not has_bound_attention(model):
+            return original(self, model, auto_switch_to_flash, *args, **kwargs)
+        check_paged(model)
+
+    return switch_to_cb_friendly_attn
+
+
+def _without_mask(original: Method) -> Method:
+    def compute_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from .paged import continuous_batch
+
+        with continuous_batch():
+            return original(self, *args, **kwargs)
+
+    return compute_batch
 
 
 def wrap_trainer(trainer_class: type) -> None:
@@ -436,6 +556,140 @@ _TRAINER_WRAPPERS = {
     "push_to_hub": _explain_push_errors,
     "_push_from_checkpoint": _push_remote_code,
     "_prepare_context_parallel_inputs": _allow_context_parallel,
+}
+
+
+def keep_attention_in_generate(model_class: type) -> None:
+    """
+    Have a Whisper model keep its attention when it is asked for timestamps of tokens.
+
+    Args:
+        model_class (`type`): Class of a model. Nothing changes for other families, and for dense models.
+    """
+    for cls in model_class.__mro__:
+        if cls.__name__ == "WhisperGenerationMixin":
+            wrap_method(cls, "generate", _keep_attention)
+
+
+def _keep_attention(original: Method) -> Method:
+    def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from .binding import has_bound_attention
+
+        if not has_bound_attention(self):
+            return original(self, *args, **kwargs)
+        # It writes "eager" into the configuration to get weights, and leaves it there. Our attention returns weights, so
+        # it may write into a copy: the attention modules, and the encoder and decoder that make masks, have the original.
+        config = self.model.config
+        self.model.config = copy.deepcopy(config)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            self.model.config = config
+
+    return generate
+
+
+def _save_adapter_config(original: Method) -> Method:
+    def save_pretrained(self: "PeftConfig", save_directory: str, **kwargs: Any) -> None:
+        from .adapters import config_to_save, loadable_class
+
+        if kwargs.get("auto_mapping_dict") is not None:
+            kwargs["auto_mapping_dict"] = loadable_class(kwargs["auto_mapping_dict"])
+        original(config_to_save(self), save_directory, **kwargs)
+
+    return save_pretrained
+
+
+def _read_adapter_config(original: Method) -> Method:
+    def from_peft_type(cls: "type[PeftConfig]", **kwargs: Any) -> "PeftConfig":
+        from .adapters import split_entries
+
+        kwargs, settings = split_entries(kwargs)
+        config = original(cls, **kwargs)
+        setattr(config, ATTENTION_NAME, settings)
+        return config
+
+    return from_peft_type
+
+
+def _save_adapters(original: Method) -> Method:
+    def save_pretrained(self: "PeftModel", *args: Any, **kwargs: Any) -> None:
+        from .adapters import saving_adapters_of
+
+        with saving_adapters_of(self.get_base_model()):
+            original(self, *args, **kwargs)
+
+    return save_pretrained
+
+
+def _check_first_adapter(original: Method) -> Method:
+    def __init__(self: "PeftModel", model: "nn.Module", peft_config: "PeftConfig", *args: Any, **kwargs: Any) -> None:
+        from .adapters import prepare_base
+
+        prepare_base(model, peft_config)
+        original(self, model, peft_config, *args, **kwargs)
+
+    return __init__
+
+
+def _check_prompt(original: Method) -> Method:
+    def add_adapter(
+        self: "PeftModel", adapter_name: str, peft_config: "PeftConfig", *args: Any, **kwargs: Any
+    ) -> None:
+        from .adapters import prepare_base
+
+        if peft_config.is_prompt_learning:  # others are injected, see below
+            prepare_base(self.base_model, peft_config)
+        original(self, adapter_name, peft_config, *args, **kwargs)
+
+    return add_adapter
+
+
+def _check_loaded_weights(original: Method) -> Method:
+    def load_adapter(self: "PeftModel", model_id: Any, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
+        from .adapters import check_saved_adapter
+
+        if adapter_name in self.peft_config:  # otherwise peft reads the configuration, and the adapter is added
+            check_saved_adapter(self.get_base_model(), model_id)
+        return original(self, model_id, adapter_name, *args, **kwargs)
+
+    return load_adapter
+
+
+def _check_injected(original: Method) -> Method:
+    def inject_adapter(self: Any, model: "nn.Module", adapter_name: str, *args: Any, **kwargs: Any) -> None:
+        from .adapters import prepare_base
+
+        prepare_base(model, self.peft_config[adapter_name])
+        original(self, model, adapter_name, *args, **kwargs)
+
+    return inject_adapter
+
+
+def _load_base_and_adapter(original: Method) -> Method:
+    def from_pretrained(cls: type, *args: Any, **kwargs: Any) -> "PeftModel":
+        from .adapters import base_loaded_by_name
+
+        with base_loaded_by_name():
+            return original(cls, *args, **kwargs)
+
+    return from_pretrained
+
+
+# By module: class and method.
+_ADAPTER_WRAPPERS = {
+    "peft.config": {
+        ("PeftConfigMixin", "save_pretrained"): _save_adapter_config,
+        ("PeftConfigMixin", "from_peft_type"): _read_adapter_config,
+    },
+    "peft.peft_model": {
+        ("PeftModel", "save_pretrained"): _save_adapters,
+        ("PeftModel", "__init__"): _check_first_adapter,
+        ("PeftModel", "add_adapter"): _check_prompt,
+        ("PeftModel", "load_adapter"): _check_loaded_weights,
+    },
+    "peft.tuners.tuners_utils": {("BaseTuner", "inject_adapter"): _check_injected},
+    "peft.auto": {("_BaseAutoPeftModel", "from_pretrained"): _load_base_and_adapter},
 }
 
 
@@ -523,6 +777,11 @@ def swap_class(
 
 
 # ---- Private names of transformers ----
+
+
+def is_this_attention(name: Any) -> bool:
+    """Whether the name of an attention implementation is ours, also for the paged cache of continuous batching."""
+    return isinstance(name, str) and name.removeprefix("paged|") == ATTENTION_NAME
 
 
 def attention_name(config: "PreTrainedConfig") -> str | None:

@@ -31,7 +31,7 @@ from .sharded_keys import Processes, retrieve_sharded
 
 IGNORED_LABEL = -100  # as in the losses of transformers
 # Inputs with one entry per token, which are split along their second dimension.
-_PER_TOKEN = (
+PER_TOKEN = (
     "input_ids",
     "inputs_embeds",
     "attention_mask",
@@ -41,6 +41,7 @@ _PER_TOKEN = (
     "shift_labels",
 )
 _ATTENTION_TYPES = ("full_attention", "sliding_attention")
+_ONE_OUTPUT = ("SequenceClassification", "MultipleChoice", "QuestionAnswering", "NextSentence", "ForPreTraining")
 
 
 # ---- Tensors ----
@@ -219,25 +220,28 @@ def context_parallel(model: nn.Module, batch: Mapping[str, Any], group: Any = No
 
     ```
     """
-    _check_model(model)
+    pretrained = checked_model(model, "context_parallel")
     processes = Processes(group)
-    part = _part_of(_pretrained(model), batch, processes)
+    whole = whole_batch(pretrained, batch, "context_parallel")
+    own = sharded_positions(whole["position_ids"].shape[1], processes.size)[processes.rank]
+    own = own.to(whole["position_ids"].device)
+    part = {name: value.index_select(1, own) if name in PER_TOKEN else value for name, value in whole.items()}
     with activate(ContextParallel(processes)):
         yield part
 
 
-def _pretrained(model: nn.Module) -> PreTrainedModel:
-    """The model of transformers inside of its wrappers."""
-    found = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
-    if found is None:
-        raise TypeError(f"context_parallel needs a model of transformers, got {type(model).__name__}.")
-    return found
+def checked_model(model: nn.Module, caller: str) -> PreTrainedModel:
+    """
+    The model of transformers inside of its wrappers. Raise if a part of it would see only the tokens of this process.
 
-
-def _check_model(model: nn.Module) -> None:
-    """Raise if a part of the model would see only the tokens of this process."""
-    pretrained = _pretrained(model)
-    name = f"{type(pretrained).__name__} cannot run with context_parallel:"
+    Args:
+        model (`torch.nn.Module`): The model.
+        caller (`str`): Name of the function that splits sequences, for errors.
+    """
+    pretrained = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
+    if pretrained is None:
+        raise TypeError(f"{caller} needs a model of transformers, got {type(model).__name__}.")
+    name = f"{type(pretrained).__name__} cannot run with {caller}:"
     if not has_bound_attention(pretrained):
         raise ValueError(f"{name} it has no layer that retrieves sparsely. Convert it with to_sparse_hopfield.")
     if has_compiled_parts(model):
@@ -261,10 +265,27 @@ def _check_model(model: nn.Module) -> None:
     ]
     if mixing:
         raise ValueError(f"{name} {shortened(mixing)} mix neighbouring tokens, some of which other processes have.")
+    if "position_ids" not in inspect.signature(pretrained.forward).parameters:
+        raise ValueError(
+            f"{name} its forward takes no position_ids, so it cannot know which part of a sequence it has."
+        )
+    if (
+        any(word in type(pretrained).__name__ for word in _ONE_OUTPUT)
+        or getattr(pretrained, "pooler", None) is not None
+    ):
+        raise ValueError(f"{name} it makes one output of the whole sequence.")
+    return pretrained
 
 
-def _part_of(model: PreTrainedModel, batch: Mapping[str, Any], processes: Processes) -> dict[str, Any]:
-    """The arguments of the model for this process."""
+def whole_batch(model: PreTrainedModel, batch: Mapping[str, Any], caller: str) -> dict[str, Any]:
+    """
+    The arguments of the model for all processes: checked, with positions, a mask and shifted labels.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): The model.
+        batch (`Mapping[str, Any]`): Arguments of the model.
+        caller (`str`): Name of the function that splits sequences, for errors.
+    """
     tokens = next((batch[name] for name in ("input_ids", "inputs_embeds") if batch.get(name) is not None), None)
     if not isinstance(tokens, Tensor):
         raise ValueError(f"batch must have input_ids or inputs_embeds, got {sorted(batch)}.")
@@ -273,24 +294,23 @@ def _part_of(model: PreTrainedModel, batch: Mapping[str, Any], processes: Proces
     split = [name for name, value in whole.items() if isinstance(value, Tensor) and value.ndim]
     for name in split:
         shape = whole[name].shape
-        if name not in _PER_TOKEN or shape[1:2] != (length,) or len(shape) != (3 if name == "inputs_embeds" else 2):
+        if name not in PER_TOKEN or shape[1:2] != (length,) or len(shape) != (3 if name == "inputs_embeds" else 2):
             raise ValueError(
-                f"{name} of shape {tuple(shape)} cannot be split along a sequence of length {length}; context_parallel splits "
-                f"{', '.join(_PER_TOKEN)}, with one entry per token."
+                f"{name} of shape {tuple(shape)} cannot be split along a sequence of length {length}; {caller} splits "
+                f"{', '.join(PER_TOKEN)}, with one entry per token."
             )
     if "position_ids" not in whole:
         whole["position_ids"] = torch.arange(length, device=tokens.device)[None].expand(count, -1)
     elif "attention_mask" not in whole and bool((whole["position_ids"].diff(dim=-1) != 1).any()):
         raise ValueError(
-            "position_ids start anew within a row, as those of packed sequences do. context_parallel does not support packed "
+            f"position_ids start anew within a row, as those of packed sequences do. {caller} does not support packed "
             "sequences; pass one sequence per row, padded, with its attention_mask."
         )
     # Without a mask, transformers takes the jump between the two parts of a process for the border of packed sequences.
     whole.setdefault("attention_mask", torch.ones(count, length, dtype=torch.bool, device=tokens.device))
     if "labels" in whole or "shift_labels" in whole:
         _shift_labels(model, whole)
-    own = sharded_positions(length, processes.size)[processes.rank].to(tokens.device)
-    return {name: value.index_select(1, own) if name in _PER_TOKEN else value for name, value in whole.items()}
+    return whole
 
 
 def _shift_labels(model: PreTrainedModel, whole: dict[str, Any]) -> None:

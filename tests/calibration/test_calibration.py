@@ -13,7 +13,8 @@ from hf_sparse_hopfield.checkpoints.conversion import convert_checkpoint, load_m
 from hf_sparse_hopfield.cli.main import main
 from hf_sparse_hopfield.demo import make_tokenizer
 from hf_sparse_hopfield.demo.text import TEXT
-from hf_sparse_hopfield.integration.binding import LayerRetrieval
+from hf_sparse_hopfield.integration.binding import LayerRetrieval, has_sparse_retrieval
+from hf_sparse_hopfield.integration.upstream import attention_name
 from hf_sparse_hopfield.sample_inputs import text_batches
 from hf_sparse_hopfield.training import SparseHopfieldArguments
 
@@ -131,6 +132,20 @@ def test_wrong_batches():
         calibrate(tiny_model("bert"), iter(batches_for("bert")), progress=False)
     with pytest.raises(ValueError, match="labels"):
         calibrate(tiny_model("bert"), batches_for("bert"), refine_steps=1, refine_on="loss", progress=False)
+
+
+@pytest.mark.parametrize("name", ["llama", "mpnet"])
+def test_a_dense_model_stays_dense_if_there_is_nothing_to_calibrate_on(name):
+    model = tiny_model(name, attn_implementation="eager")
+    kind, config, expected = type(model), model.config.to_dict(), tiny_output(model, tiny_inputs(name))
+    for batches in (iter([]), [{"nonsense": torch.zeros(1)}]):
+        with pytest.raises((ValueError, TypeError)):
+            calibrate(model, batches, refine_steps=0, progress=False)
+        assert type(model) is kind and type(model.config) is kind.config_class and model.config.to_dict() == config
+        assert attention_name(model.config) == "eager" and not has_sparse_retrieval(model)
+        assert torch.equal(tiny_output(model, tiny_inputs(name)), expected)
+    calibrate(model, batches_for(name), refine_steps=0, progress=False)
+    assert type(model).__name__ == f"SparseHopfield{kind.__name__}"
 
 
 def test_overrides_of_before_are_kept():

@@ -12,4 +12,4 @@ def test_demo(demo, capsys):
     assert main(["demo", "--output_dir", str(demo)]) == 1
     assert "--overwrite" in capsys.readouterr().err
     assert main(["demo", "--output_dir", str(demo.parent), "--overwrite"]) == 1
-    assert "has no model/config.json" in capsys.readouterr().err
+    assert "did not write, or that have changed since: out/" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
+from ..roads.table import road
 from .conftest import Failed
 from .server import READ_TOKEN, File
 
@@ -23,9 +24,9 @@ def card_of(hub, repo):
 
 
 def hashes(folder):
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in Path(folder).iterdir() if path.is_file()
-    }
+    """The files of a checkpoint; the list of what was written is hidden, and not one of them."""
+    files = [path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def retry_command(message):
@@ -172,6 +173,36 @@ def test_save_pretrained_can_push(hub, worker, tmp_path):
     assert NEEDED <= hub.repositories["me/saved"].files.keys()
     assert "## Settings" in card_of(hub, "me/saved").text
     assert {path.name for path in (tmp_path / "saved").iterdir()} >= NEEDED
+
+
+@road("push a folder in which secrets and logs lie beside the model", "equal")
+def test_only_files_of_the_checkpoint_are_pushed(hub, worker, dense, tmp_path):
+    """`convert --push_to_hub`, `save_pretrained(push_to_hub=True)` and the command of a failed push, over HTTP."""
+    secrets = ("secrets.txt", "service-account.json", "train.log", ".env")
+    for name in secrets:
+        (dense / name).write_text("secret")
+    arguments = ["convert", str(dense), str(tmp_path / "out"), "--push_to_hub", "me/known", "--json"]
+    assert worker.call("run_command", *arguments) == 0, worker.output
+    for name in secrets:
+        (dense / name).unlink()
+    uploaded = hub.repositories["me/known"].files.keys() - {".gitattributes"}
+    assert uploaded == hashes(tmp_path / "out").keys() and not uploaded & {*secrets}
+    (tmp_path / "saved" / "runs").mkdir(parents=True)
+    for name in (*secrets, "runs/events"):
+        (tmp_path / "saved" / name).write_text("secret")
+    hub.fail = lambda step: 403 if step == "commit" else None
+    with pytest.raises(Failed) as failed:
+        worker.call("save_and_push", "bert", "me/beside", str(tmp_path / "saved"))
+    hub.fail = lambda step: None
+    run_retry(worker, failed.value.message)
+    assert hub.repositories["me/beside"].files.keys() == {*NEEDED, ".gitattributes"}
+    hub.repositories.pop("me/beside")
+    worker.call("save_and_push", "bert", "me/beside", str(tmp_path / "saved"))
+    assert hub.repositories["me/beside"].files.keys() == {*NEEDED, ".gitattributes"}
+    (tmp_path / "saved" / "tokenizer.json").symlink_to(tmp_path / "saved" / ".." / "private")
+    (tmp_path / "private").write_text("secret")
+    with pytest.raises(Failed, match="tokenizer.json -> .*private"):
+        worker.call("save_and_push", "bert", "me/beside", str(tmp_path / "saved"))
 
 
 def test_the_command_line_pushes_and_can_be_retried(hub, worker, dense, tmp_path):

@@ -1,11 +1,15 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The list of families: every model type in transformers, run or refused.
 
-`python -m tests.integration.families_table` runs them all and writes `docs/families.md`; `test_families.py` checks it.
+`python -m tests.integration.families_table` runs them all and writes `docs/families.md`; with names of model types it runs
+only those and keeps the other rows. `test_families.py` checks the file. It needs timm (`pip install -e ".[timm]"`).
 """
 
 import importlib
+import importlib.util
 import multiprocessing
+import re
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +28,15 @@ from .sweep import exercise, exercise_attention_alone, unexplained
 
 
 TABLE = Path(__file__).parents[2] / "docs" / "families.md"
+
+# Model types that need timm, and how their attention is reached. Towers of convolutions have none: RepViT of EdgeTAM.
+TIMM = {
+    **dict.fromkeys(("gemma3n_vision", "timm_backbone", "timm_wrapper"), "patched"),
+    **dict.fromkeys(("fast_vlm", "gemma3n", "pe_audio_video", "pe_audio_video_encoder"), "registry and patched"),
+    **dict.fromkeys(("pe_video", "pe_video_encoder", "perception_lm"), "registry and patched"),
+    **dict.fromkeys(("edgetam", "edgetam_video"), "registry"),
+    "edgetam_vision_model": "no softmax attention",
+}
 
 
 @dataclass
@@ -150,6 +163,9 @@ def render(rows: list[Row]) -> str:
         f"Of the {len(softmax)} model types of transformers {transformers.__version__} with softmax attention, "
         f"{len(sparse)} ({len(sparse) / len(softmax):.1%}) run and retrieve sparsely in every class of attention they "
         "have; the others have a note. None runs dense or mixed silently.",
+        "",
+        f"{len(TIMM)} of the model types build a tower with timm: {', '.join(sorted(TIMM))}. A tower is patched if timm's model "
+        "has attention (`pip install timm`). `.ci/timm` tests them, and over 50 models and layers of timm.",
     ]
     for route, (title, explanation) in TITLES.items():
         found = lists.get(route, [])
@@ -161,6 +177,23 @@ def render(rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_ROW = re.compile(r"([\w.-]+)(?: \(([^()]*)\))?(?:, |$)")
+
+
+def recorded() -> dict[str, Row]:
+    """The rows of `docs/families.md`, by model type."""
+    routes = {title: route for route, (title, _) in TITLES.items()}
+    rows = []
+    for section in TABLE.read_text(encoding="utf-8").split("\n## ")[1:]:
+        lines = section.strip().split("\n")
+        route = routes[lines[0].rpartition(" (")[0]]
+        if route == "refused":
+            rows += [Row(name, route, note) for name, note in (line[2:].split(": ", 1) for line in lines[4:])]
+        else:
+            rows += [Row(name, route, note) for name, note in _ROW.findall(lines[-1])]
+    return {row.model_type: row for row in rows}
+
+
 def _quietly(model_type: str) -> Row:
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity(60)
@@ -168,15 +201,22 @@ def _quietly(model_type: str) -> Row:
     return sweep_one(model_type)
 
 
-def sweep(processes: int | None = None) -> list[Row]:
-    """Run all model types, in several processes."""
+def sweep(processes: int | None = None, only: list[str] | None = None) -> list[Row]:
+    """Run all model types, or some, in several processes. Those that need timm keep their row if it is not installed."""
+    known = recorded()
+    skipped = set(TIMM) if importlib.util.find_spec("timm") is None else set()
+    skipped |= set(model_types()) - set(only or model_types())
     with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=40) as pool:
-        return pool.map(_quietly, model_types(), chunksize=4)
+        run = [model_type for model_type in model_types() if model_type not in skipped]
+        rows = pool.map(_quietly, run, chunksize=4)
+    return [*rows, *(known[model_type] for model_type in model_types() if model_type in skipped)]
 
 
 def main() -> None:
     """Write the table, unless a softmax stayed dense without a reason."""
-    rows = sweep()
+    if importlib.util.find_spec("timm") is None:
+        raise SystemExit('the table needs timm: pip install -e ".[timm]"')
+    rows = sweep(only=sys.argv[1:])
     left = [f"{row.model_type}: {row.dense}" for row in rows if row.dense]
     if left:
         raise SystemExit("softmax stayed dense without a reason:\n" + "\n".join(left))

@@ -203,7 +203,9 @@ def attention_inputs(module: nn.Module) -> Iterator[dict]:
     usual = [
         name
         for name, p in named.items()
-        if p.default is p.empty or "position_embeddings" in name or name in ("cu_seqlens", "rotary_pos_emb")
+        if p.default is p.empty
+        or "position_embeddings" in name
+        or name in ("cu_seqlens", "rotary_pos_emb", "rope_k_repeat")
     ]
     more = [name for name in named if name in usual or _STATES.search(name)]
     linears = {name: m.in_features for name, m in module.named_modules() if isinstance(m, nn.Linear)}
@@ -230,6 +232,8 @@ def attention_inputs(module: nn.Module) -> Iterator[dict]:
                 values[name] = tuple(torch.randn(*rotary_shape, rotary_dim) for _ in "cs")
             elif name == "cu_seqlens":
                 values[name] = torch.tensor([0, 16], dtype=torch.int32)
+            elif name == "rope_k_repeat":  # of EdgeTAM, whose default of 0 divides by zero
+                values[name] = 1
             elif name in ("cos", "sin") and rotary_shape is not None:
                 values[name] = torch.randn(*rotary_shape, rotary_dim)
             elif "mask" in name or "past" in name or "cache" in name:

@@ -8,7 +8,8 @@ import torch
 from transformers import AutoModel
 
 from hf_sparse_hopfield import SparseHopfieldConfig, to_sparse_hopfield
-from hf_sparse_hopfield.integration.binding import LayerRetrieval
+from hf_sparse_hopfield.integration.binding import LayerRetrieval, check_saved_settings
+from hf_sparse_hopfield.integration.upstream import is_this_attention
 
 from ..tiny_models import tiny_inputs, tiny_model, tiny_output
 
@@ -66,3 +67,36 @@ def test_a_copy_has_values_of_its_own():
     first_retrieval(other).set(beta=5.0)
     assert first_retrieval(other).beta == 5.0
     torch.testing.assert_close(first_retrieval(model).beta, torch.tensor(PER_HEAD.beta))
+
+
+def test_a_backend_that_does_not_exist_is_named_when_a_model_is_built():
+    with pytest.raises(ValueError, match="layer 'bert.*backend must be one of 'auto', .* got 'nope'"):
+        to_sparse_hopfield(tiny_model("bert"), {"backend": "nope"})
+
+
+def test_the_check_of_the_name_comes_and_goes_with_the_settings():
+    model = tiny_model("bert", "sparse_hopfield", sparse_hopfield={"layers": [0]})
+    hooks = [len(layer.attention.self._forward_pre_hooks) for layer in model.bert.encoder.layer]
+    assert hooks == [1, 0], "one for each module that retrieves"
+    model.set_attn_implementation("sparse_hopfield")
+    assert len(model.bert.encoder.layer[0].attention.self._forward_pre_hooks) == 1
+    model.set_attn_implementation("sdpa")
+    assert not model.bert.encoder.layer[0].attention.self._forward_pre_hooks
+    model(**tiny_inputs("bert"))
+
+
+def test_settings_of_an_outer_configuration_are_watched_too():
+    model = to_sparse_hopfield(tiny_model("llava"), {"alpha": 1.5})
+    check_saved_settings(model)
+    model.config.text_config.sparse_hopfield = {"alpha": 2.0}  # nearer than those of the model
+    for use in (lambda: model(**tiny_inputs("llava")), lambda: check_saved_settings(model)):
+        with pytest.raises(RuntimeError, match="now has sparse_hopfield={'alpha': 2.0}"):
+            use()
+    model.set_attn_implementation("sparse_hopfield")
+    check_saved_settings(model)
+    model(**tiny_inputs("llava"))
+
+
+def test_the_name_with_the_paged_cache_is_ours():
+    assert all(map(is_this_attention, ("sparse_hopfield", "paged|sparse_hopfield")))
+    assert not any(map(is_this_attention, ("sdpa", "paged|sdpa", None, {}, "sparse_hopfield_2")))

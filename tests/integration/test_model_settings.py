@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from hf_sparse_hopfield import (
+    SparseHopfieldConfig,
     SparseHopfieldForMultipleInstanceClassification,
     SparseHopfieldMultipleInstanceConfig,
     to_sparse_hopfield,
@@ -82,3 +83,17 @@ def test_every_copy_of_a_configuration_is_written():
     apply_settings(model, {name: {"beta": torch.tensor([1.0, 2.0, 3.0, 4.0])}})
     tiny_output(model, tiny_inputs("t5"))  # no copy differs from what runs
     assert model.config.sparse_hopfield == model.decoder.config.sparse_hopfield
+
+
+def test_defaults_that_are_written_down_are_not_taken_for_a_change():
+    for name in ("bert", "llava"):
+        model, inputs = tiny_model(name, "sparse_hopfield"), tiny_inputs(name)
+        expected = tiny_output(model, inputs)
+        live = LiveSettings(model)
+        assert model.config.sparse_hopfield == SparseHopfieldConfig()
+        torch.testing.assert_close(tiny_output(model, inputs), expected)
+        live.write(live.read())
+        torch.testing.assert_close(tiny_output(model, inputs), expected)
+        model.config.sparse_hopfield = None
+        with pytest.raises(RuntimeError, match="now has sparse_hopfield=None"):
+            model(**inputs)

@@ -5,6 +5,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from transformers import BigBirdConfig, BigBirdModel
 from hf_sparse_hopfield import to_sparse_hopfield
 from hf_sparse_hopfield.integration.binding import LayerRetrieval
 from hf_sparse_hopfield.integration.patches import patch
+from hf_sparse_hopfield.observation import OwnSettings, observed
 
 from ..tiny_families import tiny_family
 from ..tiny_models import padded, rows_that_count, tiny_inputs, tiny_model, tiny_output
@@ -98,3 +100,23 @@ def test_big_bird_keeps_its_settings_when_it_changes_its_attention():
     attention = model.encoder.layer[0].attention.self
     assert type(attention).__name__ == "BigBirdSelfAttention"
     assert attention.sparse_hopfield() == (3.0, 1.5)
+
+
+@pytest.mark.parametrize("way", ["plain", "observed", pytest.param("compiled", marks=pytest.mark.slow)])
+def test_a_forward_that_replaced_no_softmax_raises(way):
+    """By construction: whatever a patched attention does instead of a softmax, its result is not passed on as sparse."""
+    model = to_sparse_hopfield(tiny_family("ibert", quant_mode=True))
+    tokens = torch.randint(5, 90, (1, 8))
+    run = torch.compile(model, backend="eager") if way == "compiled" else model
+    with observed(model, OwnSettings()) if way == "observed" else nullcontext():
+        with pytest.raises(RuntimeError, match=r"IBertSelfAttention \(layer .*\) .* result is dense"):
+            run(tokens)
+    torch._dynamo.reset()
+
+
+def test_checkpointing_and_parts_that_replace_do_not_raise():
+    model = to_sparse_hopfield(tiny_model("bloom"), {"beta": 2.0}).train()
+    model.gradient_checkpointing_enable()
+    inputs = tiny_inputs("bloom")
+    model(**inputs, labels=inputs["input_ids"], use_cache=False).loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())

@@ -1,7 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The contract with transformers and accelerate: versions, import hook, wrapped methods, class swap, private names."""
+"""The contract with transformers, accelerate and peft: versions, import hook, wrapped methods, class swap, private names."""
 
 import ast
+import importlib
 import importlib.util
 import inspect
 import re
@@ -13,6 +14,7 @@ import pytest
 import torch
 import transformers
 from torch import nn
+from transformers.generation.continuous_batching import continuous_api, model_runner
 
 import hf_sparse_hopfield
 from hf_sparse_hopfield import to_sparse_hopfield
@@ -25,7 +27,7 @@ from ..tiny_models import tiny_inputs, tiny_model, tiny_output
 
 
 PACKAGE = Path(hf_sparse_hopfield.__file__).parent
-LIBRARIES = ("transformers", "accelerate", "huggingface_hub")
+LIBRARIES = ("transformers", "accelerate", "huggingface_hub", "peft")
 # The modules of the libraries whose objects we handle.
 LIBRARY_MODULES = (
     "transformers.cache_utils",
@@ -44,6 +46,11 @@ LIBRARY_MODULES = (
     "accelerate.data_loader",
     "accelerate.state",
     "accelerate.utils.other",
+    "peft.auto",
+    "peft.config",
+    "peft.peft_model",
+    "peft.tuners.tuners_utils",
+    "peft.utils.other",
 )
 # What the author of any model of transformers writes or calls; our own models are such models.
 MODEL_INTERFACE = {"_init_weights", "_gradient_checkpointing_func", "_no_split_modules"}
@@ -178,21 +185,68 @@ def test_a_method_is_wrapped_once():
     assert original_method(Child, "forward") is original
 
 
+def test_a_class_method_stays_one():
+    class Base:
+        @classmethod
+        def name(cls, suffix):
+            return cls.__name__ + suffix
+
+    wrap_method(Base, "name", lambda original: lambda cls, suffix: original(cls, suffix).upper())
+    assert type("Child", (Base,), {}).name("!") == "CHILD!"
+    assert original_method(Base, "name")(Base, "!") == "Base!"
+
+
 def test_a_method_that_a_release_has_dropped_is_named():
     with pytest.raises(ImportError, match=r"wraps Dense\._gone, which .* does not have: transformers \d.*torch \d"):
         wrap_method(Dense, "_gone", doubled)
 
 
 def test_the_documented_methods_are_wrapped():
-    documented = set(re.findall(r"^\| `((?:PreTrainedModel|Trainer)\.\w+)` \|", upstream.__doc__, re.MULTILINE))
-    wrapped = {f"PreTrainedModel.{name}" for name in upstream._MODEL_WRAPPERS}
-    wrapped |= {f"Trainer.{name}" for name in upstream._TRAINER_WRAPPERS}
-    assert documented == wrapped
-    for method in wrapped:
-        owner, name = method.split(".")
-        owner = getattr(transformers, owner)
+    wrapped = {("transformers", "PreTrainedModel", name) for name in upstream._MODEL_WRAPPERS}
+    wrapped |= {("transformers", "Trainer", name) for name in upstream._TRAINER_WRAPPERS}
+    wrapped |= {(module, *method) for module, methods in upstream._ADAPTER_WRAPPERS.items() for method in methods}
+    documented = set(re.findall(r"^\| `(\w+\.\w+)` \| [^`|]", upstream.__doc__, re.MULTILINE))
+    assert documented == {f"{owner}.{name}" for _, owner, name in wrapped}
+    for module, owner, name in wrapped:
+        owner = getattr(importlib.import_module(module), owner)
+        method = getattr(getattr(owner, name), "__func__", getattr(owner, name))
+        assert original_method(owner, name) is not method
+        assert inspect.signature(method) == inspect.signature(original_method(owner, name))
+
+
+def test_a_class_method_is_wrapped_once():
+    class Named:
+        @classmethod
+        def made(cls, x):
+            return cls.__name__, x
+
+    class Child(Named):
+        pass
+
+    for _ in range(2):
+        wrap_method(Named, "made", lambda original: lambda cls, x: original(cls, 2 * x))
+    assert Named.made(1) == ("Named", 2) and Child.made(1) == ("Child", 2)
+
+
+def test_continuous_batching_is_wrapped():
+    wrapped = [
+        (continuous_api.ContinuousBatchingManager, "switch_to_cb_friendly_attn"),
+        (model_runner.ModelRunner, "compute_batch"),
+    ]
+    for owner, name in wrapped:
+        assert f"| `{owner.__name__}.{name}` |" in upstream.__doc__
         assert original_method(owner, name) is not getattr(owner, name)
-        assert inspect.signature(getattr(owner, name)) == inspect.signature(original_method(owner, name))
+
+
+def test_serving_finds_sparse_classes_and_all_others():
+    pytest.importorskip("uvicorn", reason="needs pip install 'transformers[serving]'")
+    from transformers.cli.serving import model_manager
+
+    namespace = model_manager.transformers
+    assert namespace.SparseHopfieldLlamaForCausalLM is type(to_sparse_hopfield(tiny_model("llama")))
+    assert namespace.LlamaForCausalLM is transformers.LlamaForCausalLM
+    with pytest.raises(AttributeError, match="SparseHopfieldNothing"):
+        _ = namespace.SparseHopfieldNothing
 
 
 def test_the_outer_model_is_found_while_it_builds_another_one():

@@ -11,14 +11,15 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from ... import layers as layer_classes
-from ...files import new_directory
+from ...files import check_output, new_directory
 from ...models import SparseHopfieldForMultipleInstanceClassification
+from ..known_files import LAYERS_FILE
 from .description import describe_layers, multiple_instance_config
 from .state_dict import read_state_dict, renamed, without_shared_memory
 from .verification import Layer, verify_layer
 
 
-LAYERS_FILE, WEIGHTS_FILE = "layers.json", "model.safetensors"
+WEIGHTS_FILE = "model.safetensors"
 
 
 def convert_hflayers(
@@ -69,11 +70,12 @@ def convert_hflayers(
 
     ```
     """
+    check_output(output, overwrite, source=source)  # fail early
     state = renamed(read_state_dict(source), rename or {})
     layers = describe_layers(state, num_heads, alpha, options or {})
     config = multiple_instance_config(state, layers) if model else None
     differences = {}
-    with new_directory(output, overwrite, mark=LAYERS_FILE, source=source) as directory:
+    with new_directory(output, overwrite, source=source) as directory:
         save_file(without_shared_memory(state), directory / WEIGHTS_FILE, metadata={"format": "pt"})
         del state
         (directory / LAYERS_FILE).write_text(json.dumps(layers, indent=2) + "\n", encoding="utf-8")
