@@ -135,7 +135,12 @@ def sparse_hopfield_attention_forward(
     retrieval = _retrieval_of(module)
     parallel = active()
     if parallel is not None:
-        limits = {"mask": attention_mask, "bias": position_bias, "is_causal": is_causal, "sliding_window": sliding_window}
+        limits = {
+            "mask": attention_mask,
+            "bias": position_bias,
+            "is_causal": is_causal,
+            "sliding_window": sliding_window,
+        }
         unsupported = {
             "output_attentions": options.pop("return_weights"),
             "cu_seq_lens of packed sequences": cu_seq_lens_q is not None,
