@@ -89,10 +89,11 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "vit_tiny_patch16_224": _VIT,
 }
 
-# Classes whose models cannot be made small: the arguments of the class, and the shape of its input.
+# Classes whose models cannot be made small: the arguments of the class, the shape of its input, and what else it takes.
 _TOKENS, _IMAGE, _GRID = (2, 16, 24), (2, 24, 4, 4), (2, 4, 4, 24)
 _HEADS = {"dim": 24, "num_heads": 3}
-LAYERS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
+_ANGLES = torch.linspace(0, 6, 16 * 8, dtype=torch.float64).view(1, 16, 8)
+LAYERS: dict[str, tuple] = {
     "layers.attention2d.Attention2d": (_HEADS, _IMAGE),
     "layers.attention2d.MultiQueryAttentionV2": ({**_HEADS, "key_dim": 8, "value_dim": 8}, _IMAGE),
     "layers.attention_pool.AttentionPoolPrr": (_HEADS, _TOKENS),
@@ -107,10 +108,15 @@ LAYERS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "models.cpubone.ConvAttention": ({"input_dim": 90, "att_stride": 1, "att_kernel": 3}, (2, 90, 4, 4)),
     "models.davit.WindowAttention": ({**_HEADS, "window_size": (4, 4)}, _TOKENS),
     "models.gcvit.WindowAttentionGlobal": ({**_HEADS, "window_size": (4, 4), "use_global": False}, _TOKENS),
+    "models.gemma4_vit.Gemma4Attention": ({**_HEADS, "head_dim": 8}, _TOKENS, _ANGLES.cos(), _ANGLES.sin()),
     "models.hieradet_sam2.MultiScaleAttention": ({**_HEADS, "dim_out": 24}, _GRID),
     "models.lowformer.ConvAttention": ({"input_dim": 180, "att_stride": 1, "att_kernel": 3}, (2, 180, 4, 4)),
     "models.maxxvit.Attention2d": ({"dim": 24, "dim_head": 8}, _IMAGE),
     "models.metaformer.Attention": ({"dim": 24, "head_dim": 8}, _TOKENS),
+    "models.mvitv2.MultiScaleAttention": (
+        {**_HEADS, "dim_out": 24, "feat_size": (4, 4), "has_cls_token": False},
+        *(_TOKENS, (4, 4)),
+    ),
     "models.nest.Attention": (_HEADS, (2, 5, 4, 24)),
     "models.nextvit.EfficientAttention": ({"dim": 24, "head_dim": 8, "sr_ratio": 2}, _TOKENS),
     "models.shvit.SHSA": ({"dim": 24, "qk_dim": 8, "pdim": 12}, _IMAGE),
@@ -127,13 +133,14 @@ class OneLayer(PreTrainedModel):
     config_class = PreTrainedConfig
     main_input_name = "pixel_values"
 
-    def __init__(self, config: PreTrainedConfig, layer: nn.Module) -> None:
+    def __init__(self, config: PreTrainedConfig, layer: nn.Module, further: tuple) -> None:
         super().__init__(config)
-        self.layer = layer
+        self.layer, self.further = layer, further
         self.post_init()
 
     def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor]:
-        return (self.layer(pixel_values),)
+        output = self.layer(pixel_values, *self.further)
+        return output if isinstance(output, tuple) else (output,)
 
 
 def made(name: str, fused: bool = True) -> tuple[PreTrainedModel, torch.Tensor]:
@@ -141,12 +148,12 @@ def made(name: str, fused: bool = True) -> tuple[PreTrainedModel, torch.Tensor]:
     # the default of timm.layers.config, without a warning that it is experimental
     with mock.patch("timm.layers.config._USE_FUSED_ATTN", 1 if fused else 0):
         if name in LAYERS:
-            arguments, shape = LAYERS[name]
+            arguments, shape, *further = LAYERS[name]
             module, _, cls = name.rpartition(".")
             made_by = getattr(pytest.importorskip(f"timm.{module}"), cls, None)
             if made_by is None:
                 pytest.skip(f"this release of timm has no {name}")
-            model: PreTrainedModel = OneLayer(PreTrainedConfig(), made_by(**arguments))
+            model: PreTrainedModel = OneLayer(PreTrainedConfig(), made_by(**arguments), tuple(further))
         else:
             if not importlib.import_module("timm").is_model(name):
                 pytest.skip(f"this release of timm has no {name}")
