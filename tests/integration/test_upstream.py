@@ -205,6 +205,9 @@ def test_the_documented_methods_are_wrapped():
     wrapped = {("transformers", "PreTrainedModel", name) for name in upstream._MODEL_WRAPPERS}
     wrapped |= {("transformers", "Trainer", name) for name in upstream._TRAINER_WRAPPERS}
     wrapped |= {(module, *method) for module, methods in upstream._ADAPTER_WRAPPERS.items() for method in methods}
+    batching = "transformers.generation.continuous_batching"
+    wrapped.add((f"{batching}.continuous_api", "ContinuousBatchingManager", "switch_to_cb_friendly_attn"))
+    wrapped.add((f"{batching}.model_runner", "ModelRunner", "compute_batch"))
     documented = set(re.findall(r"^\| `(\w+\.\w+)` \| [^`|]", upstream.__doc__, re.MULTILINE))
     assert documented == {f"{owner}.{name}" for _, owner, name in wrapped}
     for module, owner, name in wrapped:
