@@ -215,7 +215,7 @@ def attend_with(
     **options: Any,
 ) -> torch.Tensor:
     """
-    The attention of some heads of a module, for `parallel/ulysses.py`.
+    The attention of some heads of a module, for `parallel/sequence.py`.
 
     Args:
         heads ([`LocalHeads`]): Which heads these are.

@@ -7,7 +7,7 @@
 - `context.py`: context parallelism, the sequence sharded over processes: for tensors, for a model, and under torch's and
   accelerate's own context
 - `sharded_keys.py`: the computation behind it, exact by merging thresholds
-- `ulysses.py`: sequence parallelism that exchanges parts of the sequence for heads around attention
+- `sequence.py`: Ulysses sequence parallelism, which exchanges parts of the sequence for heads around attention
 - `active.py`: the parallel attention that is active, which the attention function asks for
 
 Names load on first use.
@@ -21,14 +21,14 @@ from ..lazy import lazy_names
 _MODULE_OF = {
     "context_parallel": "context",
     "retrieve_context_parallel": "context",
-    "ulysses": "ulysses",
+    "ulysses": "sequence",
 }
 
 __all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
     from .context import context_parallel, retrieve_context_parallel
-    from .ulysses import ulysses
+    from .sequence import ulysses
 
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

@@ -35,7 +35,7 @@ MODELS = {
 }
 
 
-def write(name: str, folder: Path, sparse: bool = True) -> Path:
+def write(name: str, folder: Path, sparse: bool = True, dtype: torch.dtype = torch.float32) -> Path:
     """Write a checkpoint; one of its two layers learns beta only, in the other heads have their own alpha as well."""
     model_class, arguments = MODELS[name]
     torch.manual_seed(0)
@@ -49,5 +49,5 @@ def write(name: str, folder: Path, sparse: bool = True) -> Path:
     if sparse:
         overrides = {"1": {"alpha": SETTINGS["alpha"]}}
         model = to_sparse_hopfield(model, {**SETTINGS, "alpha": 2.0, "overrides": overrides})
-    model.save_pretrained(folder / name)
+    model.to(dtype).save_pretrained(folder / name)
     return folder / name

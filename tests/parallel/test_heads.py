@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The heads of a process; what they need other processes for is tested with `tensor.py` and `ulysses.py`."""
+"""The heads of a process; what they need other processes for is tested with `tensor.py` and `sequence.py`."""
 
 import torch
 

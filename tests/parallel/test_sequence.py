@@ -7,7 +7,7 @@ from accelerate.utils import DeepSpeedSequenceParallelConfig
 
 from tests.roads.table import road
 
-from . import run_ulysses
+from . import run_sequence
 from .checkpoints import write
 from .launch import torchrun
 
@@ -17,7 +17,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ulysses")
     for name in ("llama", "one_key", "granite_swa", "bert"):
         write(name, folder / "checkpoints")
-    torchrun("run_ulysses.py", folder)
+    torchrun("run_sequence.py", folder)
     return folder
 
 
@@ -40,14 +40,14 @@ def check(one: dict, two: dict) -> None:
 @pytest.mark.parametrize("name", ["llama", "one_key", "granite_swa"])
 def test_two_processes_share_a_sequence(folder, processes, name):
     """Logits, loss, gradients (learned beta among them) and sparsity report with no, left and right padding, gradient checkpointing and DDP; also with one key head and with sinks and windows."""
-    one = run_ulysses.run_causal(folder / "checkpoints" / name)
+    one = run_sequence.run_causal(folder / "checkpoints" / name)
     assert one["none"]["model.layers.0.self_attn.sparse_hopfield.log_beta"].abs().max() > 1e-5
     for two in processes:
         check(one, two[name])
 
 
 def test_two_processes_share_a_sequence_of_an_encoder(folder, processes):
-    one = run_ulysses.run_masked(folder / "checkpoints" / "bert")
+    one = run_sequence.run_masked(folder / "checkpoints" / "bert")
     for two in processes:
         check(one, two["bert"])
 
