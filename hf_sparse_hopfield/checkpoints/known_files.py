@@ -33,6 +33,8 @@ _MODEL_FILES = {
     REMOTE_CODE_FILE,
     LAYERS_FILE,
     "adapter_config.json",
+    *("all_results.json", "train_results.json", "eval_results.json", "test_results.json"),  # of the Trainer
+    "summary.json",  # of the example scripts
 }
 _WEIGHTS = re.compile(
     r"(pytorch_|adapter_)?model(\.[\w-]+)?(-\d{5}-of-\d{5})?\.(safetensors|bin)(\.index(\.[\w-]+)?\.json)?"

@@ -70,6 +70,11 @@ def in_continuous_batch() -> bool:
     return _running.get()
 
 
+# torch.compile calls the function while it traces and keeps the answer: the step of a continuous batch is compiled apart from
+# other calls, because it has arguments of its own.
+in_continuous_batch._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 @dataclass
 class Sequences:
     """

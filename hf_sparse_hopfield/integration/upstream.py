@@ -69,7 +69,7 @@ calls the original and does nothing else.
 | `transformers.trainer` | `_prepare_inputs` | move a batch to the device and dtype of the model | `accelerate.utils.send_to_device` does not cast for DeepSpeed |
 | `peft.auto` | `_BaseAutoPeftModel` | wrapped, see above | each `AutoPeftModelFor...` inherits the method from it |
 | `transformers.trainer` | `_prepare_context_parallel_inputs` | wrapped, see above | none: the name of the attention is compared with sdpa |
-| `accelerate.accelerator` | `_attach_context_parallel_hooks` | notice a module whose masks get lost outside of accelerate's context | none |
+| `accelerate.big_modeling` | `_self_attn_pre_forward_hook` | notice a module whose masks get lost outside of accelerate's context | none |
 | `accelerate.accelerator` | `_is_accelerate_prepared` | train a model in parallel that was evaluated before | `Accelerator.free_memory` keeps the mark |
 
 Also here: [`swap_class`] assigns `model.__class__`, [`set_config_class`] `config.__class__`, [`name_auto_class`] writes into the
@@ -828,9 +828,9 @@ def torch_context_parallel() -> tuple[Any, Any, bool] | None:
 
 def drops_masks(module: "nn.Module") -> bool:
     """Whether accelerate has prepared an attention module for context parallelism: its hook replaces the mask by causality."""
-    hooks = module._forward_pre_hooks.values()
+    # by the short name, which torch.compile can read
     return any(
-        getattr(hook, "__qualname__", "").partition(".")[0] == "_attach_context_parallel_hooks" for hook in hooks
+        getattr(hook, "__name__", "") == "_self_attn_pre_forward_hook" for hook in module._forward_pre_hooks.values()
     )
 
 

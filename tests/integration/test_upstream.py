@@ -43,6 +43,7 @@ LIBRARY_MODULES = (
     "transformers.utils.generic",
     "transformers.utils.output_capturing",
     "accelerate.accelerator",
+    "accelerate.big_modeling",
     "accelerate.data_loader",
     "accelerate.state",
     "accelerate.utils.other",
