@@ -10,6 +10,7 @@ import torch
 
 from .backends import RetrievalProblem, RetrievalResult, select_backend
 from .backends.masks import canonical_mask
+from .backends.places import at_places
 from .checks import check_flag, check_integer
 from .functional.checks import check_alpha, check_beta
 
@@ -113,6 +114,31 @@ def _check_options(problem: RetrievalProblem) -> None:
             )
 
 
+def _check_places(problem: RetrievalProblem) -> None:
+    places, rows, batch = problem.places, problem.key.shape[2], problem.query.shape[0]
+    if not isinstance(places, torch.Tensor) or places.dtype != torch.long or places.ndim != 2:
+        given = (places.dtype, tuple(places.shape)) if isinstance(places, torch.Tensor) else type(places).__name__
+        raise TypeError(f"places must be a torch.long tensor of shape (batch or 1, keys), got {given}.")
+    if places.shape[0] not in (1, batch) or places.device != problem.key.device:
+        raise ValueError(
+            f"places of shape {tuple(places.shape)} on {places.device} must have a batch of 1 or {batch}, and be on "
+            f"{problem.key.device} as key is."
+        )
+    if places.device.type == "cpu" and places.numel() and not 0 <= int(places.min()) <= int(places.max()) < rows:
+        raise ValueError(
+            f"places must be rows of key, from 0 to {rows - 1}, got {int(places.min())} to {int(places.max())}."
+        )
+    problem.places = places if places.stride(1) == 1 else places.contiguous()
+
+
+def _bring_together(problem: RetrievalProblem) -> None:
+    assert problem.places is not None
+    for name in ("key", "value"):
+        together = at_places(getattr(problem, name), problem.places)
+        setattr(problem, name, together.expand(problem.query.shape[0], -1, -1, -1))
+    problem.places = None
+
+
 def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     """
     Check a problem and bring it, in place, to the form that backends take.
@@ -138,6 +164,8 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     _check_tensors(problem.query, problem.key, problem.value)
     _broadcast_batch(problem)
     query, key = problem.query, problem.key
+    if problem.places is not None:
+        _check_places(problem)
     check_alpha(problem.alpha)
     check_beta(problem.beta)
     _check_options(problem)
@@ -156,7 +184,7 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     problem.beta = _canonical_setting("beta", problem.beta, query)
     problem.alpha = _canonical_setting("alpha", problem.alpha, query)
     if problem.mask is not None or problem.bias is not None:
-        shape = (*query.shape[:3], key.shape[2])
+        shape = (*query.shape[:3], key.shape[2] if problem.places is None else problem.places.shape[1])
         problem.mask, problem.bias = canonical_mask(problem.mask, problem.bias, shape)
     return problem
 
@@ -180,6 +208,7 @@ def retrieve(
     dropout: float = 0.0,
     return_weights: bool = False,
     return_trace: bool = False,
+    places: torch.Tensor | None = None,
     backend: str = "auto",
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor] | RetrievalResult:
     """
@@ -219,6 +248,9 @@ def retrieve(
         return_weights (`bool`, *optional*, defaults to `False`): Also return the weights of the read-out.
         return_trace (`bool`, *optional*, defaults to `False`):
             Return a [`RetrievalResult`] with output, weights, steps used by each row, states and energies.
+        places (`torch.LongTensor` of shape `(batch or 1, keys)`, *optional*):
+            Rows of `key` and `value` to retrieve from, in this order, if they hold more, as a paged cache does. The compiled
+            core reads single queries' keys where they are; other backends bring them together first.
         backend (`str`, *optional*, defaults to `"auto"`): `"auto"`, or the name of a backend.
 
     Returns:
@@ -258,11 +290,14 @@ def retrieve(
         dropout,
         return_weights,
         return_trace,
+        places,
     )
     canonical(problem)
     chosen, reason = select_backend(problem, backend)
     if not torch.compiler.is_compiling():
         logger.debug("retrieve uses backend %s: %s", chosen.name, reason)
+    if places is not None and not chosen.reads_places:
+        _bring_together(problem)
     result = chosen.run(problem)
     if return_trace:
         return result

@@ -17,6 +17,8 @@ class Backend:
         run (`Callable`): Computes a [`RetrievalProblem`].
         refusal (`Callable`): Says why the backend cannot serve a [`RetrievalProblem`]; `None` if it can.
         priority (`int`): `backend="auto"` tries backends with a higher priority first. No two backends share one.
+        reads_places (`bool`, *optional*, defaults to `False`):
+            Whether it takes a problem with `places`. For the others, keys and values are brought together first.
 
     Example:
 
@@ -32,3 +34,4 @@ class Backend:
     run: Callable[[RetrievalProblem], RetrievalResult]
     refusal: Callable[[RetrievalProblem], str | None]
     priority: int
+    reads_places: bool = False

@@ -37,6 +37,8 @@ class RetrievalProblem:
         dropout (`float`): Probability of dropping a weight of the read-out.
         return_weights (`bool`): Whether the caller wants the weights of the read-out.
         return_trace (`bool`): Whether the caller wants the steps used, the states and the energies.
+        places (`torch.LongTensor` of shape `(batch or 1, keys)`, *optional*):
+            The row of `key` and `value` at which each key is; the batch of these may then be 1. By default all rows, in order.
 
     Example:
 
@@ -67,6 +69,7 @@ class RetrievalProblem:
     dropout: float = 0.0
     return_weights: bool = False
     return_trace: bool = False
+    places: torch.Tensor | None = None
 
 
 @dataclass

@@ -177,12 +177,16 @@ def _paged(
     """A step of continuous batching: each sequence retrieves from its own keys."""
     if options["return_weights"]:
         raise ValueError("Continuous batching returns no attention weights; set `output_attentions=False`.")
-    parts = sequences_of(module, query, key, value, cache, *lengths, kwargs)
-    _refuse_unknown(module, kwargs)
     retrieval = _retrieval_of(module)
+    # the compiled core reads single queries' keys where they lie; what else looks at keys wants them together
+    in_place = query.device.type == "cpu" and retrieval is not None and look_at(retrieval) is None
+    in_place = in_place and query.dtype == key.dtype == value.dtype
+    parts = sequences_of(module, query, key, value, cache, *lengths, kwargs, in_place)
+    _refuse_unknown(module, kwargs)
     output = query.new_zeros(query.shape[2], query.shape[1], value.shape[-1])
     for part in parts:
-        seen = _Visible(part.key, part.value, part.mask, None, part.is_causal, part.sliding_window)
+        limits = (part.mask, None, part.is_causal, part.sliding_window, part.places)
+        seen = _Visible(part.key, part.value, *limits)
         output[part.rows] = _attend(module, retrieval, part.query, seen, options)[0].flatten(0, 1)
     return output[None], None
 
@@ -306,12 +310,13 @@ class _Visible:
     bias: torch.Tensor | None
     is_causal: bool
     sliding_window: int | None
+    places: torch.Tensor | None = None  # of keys and values in a paged cache
 
     @property
     def limits(self) -> dict[str, Any]:
         """The arguments of `retrieve` for what each query sees."""
-        names = ("mask", "bias", "is_causal", "sliding_window")
-        return {name: getattr(self, name) for name in names}
+        names = ("mask", "bias", "is_causal", "sliding_window", "places")
+        return {name: getattr(self, name) for name in names if name != "places" or self.places is not None}
 
     def stored(self, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values in the dtype of the queries: rotary embeddings in float32 leave the values in the model's."""

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from ..backends.places import at_places
 from .sites import attention_sites
 from .upstream import ATTENTION_NAME, attention_name
 
@@ -83,10 +84,12 @@ class Sequences:
     Args:
         rows (`slice` or `torch.Tensor`): Where their queries stand in the step.
         query (`torch.Tensor` of shape `(sequences, heads, queries, head_dim)`): Their queries.
-        key, value (`torch.Tensor` of shape `(sequences, kv_heads, keys, head_dim)`): Their keys and values, cached and new.
+        key, value (`torch.Tensor` of shape `(sequences, kv_heads, keys, head_dim)`):
+            Their keys and values, cached and new; or the whole cache, `(1, kv_heads, rows, head_dim)`, with `places`.
         mask (`torch.Tensor`, *optional*): `True` where a key is one, and no padding.
         is_causal (`bool`): Whether the queries are the last ones of the keys, and see what came before them.
         sliding_window (`int`, *optional*): With `is_causal`, the number of keys that a query sees.
+        places (`torch.Tensor` of shape `(sequences, keys)`, *optional*): Where in the cache their keys and values are.
     """
 
     rows: slice | torch.Tensor
@@ -96,6 +99,28 @@ class Sequences:
     mask: torch.Tensor | None = None
     is_causal: bool = False
     sliding_window: int | None = None
+    places: torch.Tensor | None = None
+
+
+@dataclass
+class _Step:
+    """The keys and values of all sequences of a step: one after the other, or at `places` of the cache."""
+
+    key: torch.Tensor
+    value: torch.Tensor
+    places: torch.Tensor | None
+
+    def of(self, keys: slice) -> dict[str, Any]:
+        """Those of one sequence."""
+        if self.places is None:
+            return {"key": self.key[:, :, keys], "value": self.value[:, :, keys]}
+        return {"key": self.key, "value": self.value, "places": self.places[None, keys]}
+
+    def at(self, index: torch.Tensor) -> dict[str, Any]:
+        """Those of several sequences, at an index of shape `(sequences, keys)`."""
+        if self.places is None:
+            return {"key": at_places(self.key, index), "value": at_places(self.value, index)}
+        return {"key": self.key, "value": self.value, "places": self.places[index]}
 
 
 def sequences_of(
@@ -107,6 +132,7 @@ def sequences_of(
     starts_q: torch.Tensor,
     starts_k: dict[str, torch.Tensor],
     paging: dict[str, Any],
+    in_place: bool,
 ) -> list[Sequences]:
     """
     Write the new keys and values of a step into the paged cache, and read those of each sequence.
@@ -118,15 +144,20 @@ def sequences_of(
         starts_q (`torch.Tensor` of shape `(sequences + 1,)`): Cumulative numbers of queries.
         starts_k (`dict[str, torch.Tensor]`): Cumulative numbers of keys, for each type of layer.
         paging (`dict`): What else the attention function got. Entries that belong to the cache are taken out.
+        in_place (`bool`): Leave cached keys and values where they are, if the cache can show them.
 
     Returns:
         `list[Sequences]`: The sequences. Queries in none of them are padding.
     """
     where = {name: paging.pop(name, None) for name in _PAGING}
     _refuse_what_cannot_be(module, query, where)
-    allocator = cache.layer_to_allocator[module.layer_idx]
+    layer: Any = module.layer_idx
+    allocator = cache.layer_to_allocator[layer]
     where["cu_seq_lens_k"] = starts_k
-    key, value = cache.update(key, value, module.layer_idx, where)
+    step = _in_place(layer, allocator, key, value, where) if in_place else None
+    if step is None:
+        key, value = cache.update(key, value, layer, where)
+        step = _Step(key, value, None)
     at_q, at_k = starts_q.tolist(), starts_k[allocator.layer_type].tolist()
     window = getattr(allocator, "sliding_window", None)
     short, parts = [], []
@@ -136,30 +167,45 @@ def sequences_of(
         if count == 1 and keys.stop - keys.start <= SHORT:
             short.append((queries.start, keys))
         elif count:
-            part = Sequences(queries, query[:, :, queries], key[:, :, keys], value[:, :, keys])
+            part = Sequences(queries, query[:, :, queries], **step.of(keys))
             if count > 1:  # A single query comes last. It sees all the keys: the cache keeps no more than its window.
                 part.is_causal, part.sliding_window = True, window
             parts.append(part)
     if short:
-        parts.append(_together(query, key, value, short))
+        parts.append(_together(query, step, short))
     return parts
 
 
-def _together(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, decoding: list[tuple[int, slice]]
-) -> Sequences:
+def _in_place(
+    layer: int, allocator: Any, key: torch.Tensor, value: torch.Tensor, where: dict[str, Any]
+) -> _Step | None:
+    """Write the new keys and values, and show the cache with the places of all sequences; `None` if it cannot be shown."""
+    read, write = (where[name][allocator.index] for name in ("read_index", "write_index"))
+    if read.numel() == 0:  # the new tokens are all there is
+        return None
+    try:
+        pages = allocator.get_cache_for_block_table(layer)
+    except NotImplementedError:  # a sliding window, which its new tokens overwrite
+        return None
+    new = (states.squeeze(0).transpose(0, 1) for states in (key, value))
+    allocator.update(*new, layer, read[:0], write)  # with nothing to read, it only writes
+    cached_key, cached_value = (page.flatten(0, 1).transpose(0, 1)[None] for page in pages)
+    return _Step(cached_key, cached_value, read.long())
+
+
+def _together(query: torch.Tensor, step: _Step, decoding: list[tuple[int, slice]]) -> Sequences:
     """Sequences with one query each as one batch, padded to the most keys."""
     if len(decoding) == 1:
         row, keys = decoding[0]
-        return Sequences(slice(row, row + 1), query[:, :, row : row + 1], key[:, :, keys], value[:, :, keys])
+        return Sequences(slice(row, row + 1), query[:, :, row : row + 1], **step.of(keys))
     rows = torch.tensor([row for row, _ in decoding], device=query.device)
     first = torch.tensor([keys.start for _, keys in decoding], device=query.device)
     length = torch.tensor([keys.stop - keys.start for _, keys in decoding], device=query.device)
     offset = torch.arange(max(keys.stop - keys.start for _, keys in decoding), device=query.device)
     mask = offset < length[:, None]
     index = torch.where(mask, first[:, None] + offset, first[:, None])
-    batch_key, batch_value = (tensor[0].transpose(0, 1)[index].transpose(1, 2) for tensor in (key, value))
-    return Sequences(rows, query[0].transpose(0, 1)[rows].unsqueeze(2), batch_key, batch_value, mask[:, None, None])
+    queries = query[0].transpose(0, 1)[rows].unsqueeze(2)
+    return Sequences(rows, queries, mask=mask[:, None, None], **step.at(index))
 
 
 def _refuse_what_cannot_be(module: torch.nn.Module, query: torch.Tensor, where: dict[str, Any]) -> None:

@@ -128,7 +128,9 @@ def test_a_request_meets_its_own_keys_only(monkeypatch):
     seen = []
 
     def record(parameters, query, key, value, **options):
-        seen.append((query.shape, key.shape, options["mask"] is None))
+        places = options.get("places")
+        assert (places is not None) == (query.shape[2] == 1)  # cached keys are read where they are
+        seen.append((query.shape[2], key.shape[2] if places is None else places.shape[1], options["mask"] is None))
         return retrieve_with(parameters, query, key, value, **options)
 
     retrieve_with = attention.retrieve_with
@@ -137,7 +139,7 @@ def test_a_request_meets_its_own_keys_only(monkeypatch):
     lengths = [5, 9, 14]
     inputs = [tokens[:length] for tokens, length in zip(prompts(3, shared=20), lengths, strict=True)]
     together(tiny_model("llama", NAME), inputs, greedy(max_new_tokens=2, eos_token_id=-1), allow_block_sharing=False)
-    assert {(query[2], key[2]) for query, key, _ in seen} == {
+    assert {(queries, keys) for queries, keys, _ in seen} == {
         *((n, n) for n in lengths),
         *((1, n + 1) for n in lengths),
     }

@@ -7,6 +7,7 @@ from torch import Tensor
 from ..backend import Backend
 from ..dispatcher_bypass import can_bypass_dispatcher
 from ..multistep import last_state
+from ..places import at_places
 from ..problem import RetrievalProblem, RetrievalResult
 from . import library, ops
 from .settings import Settings
@@ -48,12 +49,25 @@ def _setting(setting: float | Tensor, compute: torch.dtype) -> tuple[Tensor | No
     return (setting.to(compute), 0.0) if isinstance(setting, Tensor) else (None, float(setting))
 
 
+def _reads_in_place(problem: RetrievalProblem) -> bool:
+    """Whether the core reads keys where they lie apart: for few queries, in its own precision, without gradients."""
+    query, key = problem.query, problem.key
+    if query.dtype not in (torch.float32, torch.float64) or key.stride(-1) != 1 or problem.value.stride(-1) != 1:
+        return False
+    few = query.shape[1] // key.shape[1] * query.shape[2] <= library.DECODE_ROWS
+    tensors = (query, key, problem.value, problem.beta, problem.alpha, problem.bias, problem.sinks, problem.mask)
+    return few and key.shape[2] <= _MAX_INDEX and can_bypass_dispatcher(*tensors)
+
+
 def run(problem: RetrievalProblem) -> RetrievalResult:
     """Compute `problem` with the compiled core."""
     query, mask, bias, sinks = problem.query, problem.mask, problem.bias, problem.sinks
     dtype = query.dtype
     compute = torch.float64 if dtype == torch.float64 else torch.float32
-    state, key, value = (_vectors(tensor, compute) for tensor in (query, problem.key, problem.value))
+    key, value, places = problem.key, problem.value, problem.places
+    if places is not None and not _reads_in_place(problem):
+        key, value, places = at_places(key, places), at_places(value, places), None
+    state, key, value = (_vectors(tensor, compute) for tensor in (query, key, value))
     beta, beta_value = _setting(problem.beta, compute)
     alpha, alpha_value = _setting(problem.alpha, compute)
     bias = None if bias is None else bias.to(compute)
@@ -68,7 +82,7 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
         seed = torch.randint(2**62, ()) if dropout else None
         settings = Settings(beta, alpha, mask, bias, sinks, seed, *fixed, dropout)
         if direct:
-            return ops.read_out(state, key, stored, settings)
+            return ops.read_out(state, key, stored, settings, places=places)
         return torch.ops.hf_sparse_hopfield.native_forward(state, key, stored, *settings, keep)[0]
 
     state = last_state(problem, state, lambda state: read(state, key))
@@ -76,4 +90,4 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
     return RetrievalResult(output if output.dtype == dtype else output.to(dtype))
 
 
-BACKEND = Backend(name="native", run=run, refusal=refusal, priority=300)
+BACKEND = Backend(name="native", run=run, refusal=refusal, priority=300, reads_places=True)

@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 # As in source/problem.hpp: rows per block, and words kept per row. A word is as wide as a number.
 BLOCK_ROWS = 32
+DECODE_ROWS = 16  # up to this many queries that share keys, the core takes its decode way
 ROW_STATE = 4
 WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 LEVELS = ("generic", "AVX2", "AVX-512")
@@ -25,9 +26,9 @@ LEVELS = ("generic", "AVX2", "AVX-512")
 _KEPT_PER_ROW = 64
 
 # Sizes and flags (12), vectors (3 x 4), settings (2 x 4), mask and bias (2 x 5), sinks, output (4), states, support;
-# gradients (4 x 4), gradient of the bias (5), of alpha, sinks and beta (3); and four reals.
-_FORWARD = struct.Struct(f"=49q{24 * 8}x4d")
-_BACKWARD = struct.Struct("=73q4d")
+# gradients (4 x 4), gradient of the bias (5), of alpha, sinks and beta (3); four reals; and places (2).
+_FORWARD = struct.Struct(f"=49q{24 * 8}x4d2q")
+_BACKWARD = struct.Struct("=73q4d2q")
 # For float32 and float64.
 _FUNCTIONS = ("hopfield_forward", "hopfield_backward", "hopfield_forward_double", "hopfield_backward_double")
 _NO_VECTORS = (0, 0, 0, 0)
@@ -114,11 +115,14 @@ def _call(
     key: torch.Tensor,
     value: torch.Tensor,
     settings: Settings,
+    places: torch.Tensor | None = None,
 ) -> None:
     """Pack a problem as in source/problem.hpp and run a function of the core on it."""
     beta, alpha, mask, bias, sinks, seed, scaling, beta_value, alpha_value, is_causal, window, dropout = settings
     batch, heads, queries, head_dim = query.shape
     _, kv_heads, keys, value_dim = value.shape
+    if places is not None:
+        keys = places.shape[1]
     sinks = None if sinks is None else sinks.contiguous()
     packed = layout.pack(
         batch,
@@ -149,6 +153,8 @@ def _call(
         beta_value,
         alpha_value,
         dropout,
+        _address(places),
+        0 if places is None or places.shape[0] == 1 else places.stride(0),
     )
     if query.dtype == torch.float64:
         name += "_double"
@@ -164,6 +170,7 @@ def call_forward(
     output: torch.Tensor,
     states: torch.Tensor | None = None,
     support: torch.Tensor | None = None,
+    places: torch.Tensor | None = None,
 ) -> None:
     """
     Run the forward pass on tensors that the caller keeps alive.
@@ -173,9 +180,11 @@ def call_forward(
         settings ([`Settings`]): The settings of the call.
         output (`torch.Tensor` of shape `(batch, heads, queries, value_dim)`): Written to.
         states, support (`torch.Tensor`, *optional*): Written to; `None` if there will be no backward pass.
+        places (`torch.LongTensor` of shape `(batch or 1, keys)`, *optional*):
+            As in `RetrievalProblem`, for at most `DECODE_ROWS` queries that share keys and without a backward pass.
     """
     targets = (output.data_ptr(), *output.stride()[:3], _address(states), _address(support))
-    _call("hopfield_forward", _FORWARD, targets, query, key, value, settings)
+    _call("hopfield_forward", _FORWARD, targets, query, key, value, settings, places)
 
 
 class BackwardTensors(NamedTuple):

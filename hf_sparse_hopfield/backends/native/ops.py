@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..masks import without_unseen
 from ..operator_registration import register_operator
+from ..places import at_places
 from .library import BLOCK_ROWS, ROW_STATE, WORDS, BackwardTensors, call_backward, call_forward, kept_per_row
 from .settings import SCHEMA, Settings
 
@@ -68,6 +69,7 @@ def read_out(
     settings: Settings,
     states: Tensor | None = None,
     support: Tensor | None = None,
+    places: Tensor | None = None,
 ) -> Tensor:
     """
     The output of one step.
@@ -76,16 +78,19 @@ def read_out(
         query, key, value (`torch.Tensor`): As in `RetrievalProblem`.
         settings ([`Settings`]): The settings of the call.
         states, support (`torch.Tensor`, *optional*): Written to, if there may be a backward pass.
+        places (`torch.LongTensor`, *optional*): As in `RetrievalProblem`; without a backward pass.
     """
     output = _output(query, value)
-    if output.numel() == 0 or key.shape[2] == 0:
+    if output.numel() == 0 or (key.shape[2] if places is None else places.shape[1]) == 0:
         if states is not None:
             states.zero_()
         return output.zero_()
     query, key, value = _with_contiguous_vectors(query), _with_contiguous_vectors(key), _with_contiguous_vectors(value)
-    call_forward(query, key, value, settings, output, states, support)
+    call_forward(query, key, value, settings, output, states, support, places)
     mask = settings.mask
     if mask is not None and not output.isfinite().all():  # a masked key or value may hold NaN or inf
+        if places is not None:
+            key, value = at_places(key, places), at_places(value, places)
         stored = without_unseen(key, mask), without_unseen(value, mask)
         call_forward(query, *stored, settings, output, states, support)
     return output

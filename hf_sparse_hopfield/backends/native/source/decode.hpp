@@ -37,19 +37,24 @@ static inline Vector sum_each(const Vector *sums) {
 constexpr int64_t decode_inner = 32;  // keys that stay in the first-level cache while all rows use them
 constexpr int64_t decode_ahead = 32;  // keys asked for in advance: by itself, the processor stops at the end of a page
 
-// Products of `rows` queries with `lanes / rows` keys at a time; queries are padded with zeros to whole vectors.
+// Products of `rows` queries with `lanes / rows` keys at a time; queries are padded with zeros to whole vectors. `places`
+// are the rows of the keys, or null if they are in order.
 template <int rows>
-static void dot_rows(const Real *queries, int64_t query_stride, const Real *keys, int64_t key_stride, int64_t count,
-                     int64_t depth, Real *scores, int64_t stride) {
+static void dot_rows(const Real *queries, int64_t query_stride, const Real *keys, int64_t key_stride,
+                     const int64_t *places, int64_t count, int64_t depth, Real *scores, int64_t stride) {
   constexpr int together = lanes / rows;
   const int64_t whole = depth / lanes * lanes;
   const int tail = static_cast<int>(depth - whole);
   for (int64_t first = 0; first < count; first += together) {
     const Real *from[together];
     int valid = static_cast<int>(minimum(together, count - first));
-    for (int key = 0; key < together; ++key) from[key] = keys + (first + (key < valid ? key : 0)) * key_stride;
+    for (int key = 0; key < together; ++key) {
+      const int64_t row = first + (key < valid ? key : 0);
+      from[key] = keys + (places ? places[row] : row) * key_stride;
+    }
     for (int key = 0; key < together; ++key) {
       const Real *ahead = from[key] + decode_ahead * key_stride;
+      if (places) ahead = keys + places[minimum(first + key + decode_ahead, count - 1)] * key_stride;
       for (int64_t d = 0; d < depth; d += line_numbers) __builtin_prefetch(ahead + d);
     }
     Vector sums[lanes];
@@ -88,6 +93,10 @@ static void dot_rows(const Real *queries, int64_t query_stride, const Real *keys
   }
 }
 
+static inline const int64_t *places_of(const Problem &problem, int64_t b) {
+  return problem.places ? problem.places + b * problem.places_stride : nullptr;
+}
+
 // The scores of all queries of a head with the keys [first, last).
 static void decode_scores(const Problem &problem, const Workspace &space, int64_t b, int64_t kv_head, int64_t first,
                           int64_t last, Real *scores, int64_t stride) {
@@ -102,18 +111,20 @@ static void decode_scores(const Problem &problem, const Workspace &space, int64_
   }
   for (int64_t start = first; start < last; start += decode_inner) {
     int64_t count = minimum(decode_inner, last - start);
-    const Real *from = at_row(problem.key, problem.key_stride, b, kv_head, start);
+    const int64_t *places = places_of(problem, b);
+    const Real *from = at_row(problem.key, problem.key_stride, b, kv_head, places ? 0 : start);
+    if (places) places += start;
     int64_t row = 0;
     for (; row + 4 <= rows; row += 4) {
-      dot_rows<4>(space.rows + row * width, width, from, key_stride, count, depth, scores + row * stride + start,
+      dot_rows<4>(space.rows + row * width, width, from, key_stride, places, count, depth, scores + row * stride + start,
                   stride);
     }
     for (; row + 2 <= rows; row += 2) {
-      dot_rows<2>(space.rows + row * width, width, from, key_stride, count, depth, scores + row * stride + start,
+      dot_rows<2>(space.rows + row * width, width, from, key_stride, places, count, depth, scores + row * stride + start,
                   stride);
     }
     if (row < rows) {
-      dot_rows<1>(space.rows + row * width, width, from, key_stride, count, depth, scores + row * stride + start,
+      dot_rows<1>(space.rows + row * width, width, from, key_stride, places, count, depth, scores + row * stride + start,
                   stride);
     }
   }
@@ -150,6 +161,11 @@ static Real decode_solve(const Problem &problem, const Workspace &space, int64_t
   } else {
     if (problem.dropout > 0.0) drop_list(Dropout(problem, row), result);
     const Real *value = at_row(problem.value, problem.value_stride, b, h / (problem.heads / problem.kv_heads), 0);
+    if (const int64_t *places = places_of(problem, b)) {
+      for (int32_t n = 0; n < result.state.count; ++n) {
+        if (result.indices[n] >= 0) result.indices[n] = static_cast<int32_t>(places[result.indices[n]]);
+      }
+    }
     read_sparse(target, result.indices, result.weights, result.state.count, value, problem.value_stride[2],
                 problem.value_dim);
   }
@@ -157,7 +173,7 @@ static Real decode_solve(const Problem &problem, const Workspace &space, int64_t
 }
 
 // Reads some columns of the values of a head once for all dense rows that share them.
-static void decode_read(Shared *shared, int64_t head, int64_t begin, int64_t end) {
+static void decode_read(Shared *shared, const Workspace &space, int64_t head, int64_t begin, int64_t end) {
   const Problem &problem = *shared->problem;
   const int64_t group = problem.heads / problem.kv_heads, rows = group * problem.queries;
   const int64_t b = head / problem.kv_heads, kv_head = head % problem.kv_heads;
@@ -173,9 +189,20 @@ static void decode_read(Shared *shared, int64_t head, int64_t begin, int64_t end
     factors[dense++] = factor;
   }
   if (!dense) return;
-  read_dense(weights, targets, dense, at_row(problem.value, problem.value_stride, b, kv_head, 0),
-             problem.value_stride[2],
-             0, problem.keys, begin, end);
+  const Real *value = at_row(problem.value, problem.value_stride, b, kv_head, 0);
+  if (const int64_t *places = places_of(problem, b)) {
+    for (int64_t start = 0; start < problem.keys; start += gathered_rows) {
+      const int64_t count = minimum(gathered_rows, problem.keys - start);
+      for (int64_t n = 0; n < count; ++n) {
+        std::memcpy(space.gathered + n * problem.value_dim, value + places[start + n] * problem.value_stride[2],
+                    sizeof(Real) * static_cast<size_t>(problem.value_dim));
+      }
+      read_dense(weights, targets, dense, space.gathered, problem.value_dim, 0, count, begin, end);
+      for (int row = 0; row < dense; ++row) weights[row] += count;
+    }
+  } else {
+    read_dense(weights, targets, dense, value, problem.value_stride[2], 0, problem.keys, begin, end);
+  }
   for (int row = 0; row < dense; ++row) scale(targets[row] + begin, factors[row], end - begin);
 }
 
@@ -198,16 +225,18 @@ static void decode_worker(Shared *shared) {
       int64_t h = kv_head * group + row / problem.queries, i = row % problem.queries;
       shared->dense[head * rows + row] = decode_solve(problem, space, b, h, i, scores + row * shared->score_stride);
     }
-    if (!shared->read_later) decode_read(shared, head, 0, problem.value_dim);
+    if (!shared->read_later) decode_read(shared, space, head, 0, problem.value_dim);
   }
 }
 
 // A task is some columns of the values of a head: for few heads, whose values all threads should read together.
 static void decode_read_worker(Shared *shared) {
   const Problem &problem = *shared->problem;
+  Workspace space;
+  if (!space.prepare(shared, decode_mode)) return;
   const int64_t width = 2 * lanes, parts = (problem.value_dim + width - 1) / width;
   for (int64_t task; (task = take_task(shared)) < shared->tasks;) {
     int64_t column = task % parts * width;
-    decode_read(shared, task / parts, column, minimum(problem.value_dim, column + width));
+    decode_read(shared, space, task / parts, column, minimum(problem.value_dim, column + width));
   }
 }

@@ -38,10 +38,12 @@ static inline Range range_of(const Problem &problem, int64_t i) {
 
 enum Mode { forward_mode, backward_mode, decode_mode };
 
+constexpr int64_t gathered_rows = 96;  // rows of values that lie apart and are brought together at a time
+
 // Sizes that follow from a problem, and the pieces of a thread's memory.
 struct Workspace {
   int64_t stride, group, segment, segments, list_limit;
-  Real *panels, *value_panels, *rows, *scores, *gradients, *maxima, *survivors, *list_weights;
+  Real *panels, *value_panels, *rows, *scores, *gradients, *maxima, *survivors, *list_weights, *gathered;
   int32_t *survivor_indices, *list_indices;
 
   size_t carve(char *base, const Problem &problem, Mode mode) {
@@ -70,6 +72,7 @@ struct Workspace {
     panels = take(many ? panel_rows * problem.head_dim : 0);
     value_panels = take(back ? panel_rows * problem.value_dim : 0);
     gradients = take(back ? block_rows * stride : 0);
+    gathered = take(problem.places ? gathered_rows * problem.value_dim : 0);
     return used;
   }
 

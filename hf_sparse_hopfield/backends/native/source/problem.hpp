@@ -74,6 +74,9 @@ struct ProblemOf {
   Real *sink_gradient;
   Real *beta_gradient;
   double scaling, beta_scalar, alpha_scalar, dropout;
+  // Decode without a backward pass: the row of the keys and values at which each key is, or null if they are in order.
+  const int64_t *places;
+  int64_t places_stride;  // over the batch
 };
 
 static_assert(sizeof(void *) == 8, "pointers are passed as 64-bit integers");
