@@ -156,6 +156,17 @@ def test_serve_by_name():
 
 
 @needs_server
+@road("`transformers serve <sparse checkpoint> --attn-implementation sdpa`", "refused")
+def test_serve_with_another_attention(checkpoint):
+    """The model manager of `transformers serve` loads the checkpoint; the error names `to_dense`."""
+    from transformers.cli.serving.model_manager import ModelManager
+
+    manager = ModelManager(device="cpu", attn_implementation="sdpa")
+    with pytest.raises(ValueError, match="to_dense"):
+        manager.load_model_and_processor(f"{checkpoint}@main")
+
+
+@needs_server
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads memory from /proc")
 @road("a served checkpoint under load: 200 requests, 16 at a time, one in twenty cancelled", "equal")
