@@ -6,7 +6,13 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import DataCollatorWithFlattening, PreTrainedTokenizerFast, Trainer, TrainingArguments
+from transformers import (
+    CONFIG_MAPPING,
+    DataCollatorWithFlattening,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainingArguments,
+)
 
 from hf_sparse_hopfield import to_sparse_hopfield
 
@@ -173,6 +179,8 @@ FAMILIES = {
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_keywords_of_families(model_type):
     """A tiny model gets the keyword; the result equals that of its own eager attention with entmax for softmax."""
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip(f"this release of transformers has no {model_type}")
     inputs = {"input_ids": torch.randint(5, 90, (2, 16)), **FAMILIES[model_type]}
 
     def run(model):
