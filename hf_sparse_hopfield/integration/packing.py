@@ -94,8 +94,21 @@ class Packing:
         positions = self.position_ids
         if positions is None or positions.ndim != 2 or queries != keys or positions.shape[1] != queries:
             return None
-        numbers = find_packed_sequence_indices(positions)
+        numbers = _sequences_at(positions)
         return None if numbers is None else _equal(numbers, numbers)
+
+
+def _sequences_at(positions: torch.Tensor) -> torch.Tensor | None:
+    """The number of the sequence of each token, `None` for one sequence. All layers get the same positions: ask once."""
+    if torch.compiler.is_compiling() or positions.is_inference():  # the latter do not tell whether they have changed
+        return find_packed_sequence_indices(positions)
+    known = vars(positions).get(_KNOWN)
+    if known is None or known[0] != positions._version:
+        known = vars(positions)[_KNOWN] = positions._version, find_packed_sequence_indices(positions)
+    return known[1]
+
+
+_KNOWN = "sparse_hopfield_sequences"
 
 
 def _numbers(starts: torch.Tensor, length: int) -> torch.Tensor:

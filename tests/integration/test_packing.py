@@ -51,3 +51,13 @@ def test_positions_beside_a_mask_of_the_user_mean_nothing_more():
     result = tiny_output(model, {**inputs, "attention_mask": mask, "position_ids": positions})
     alone = tiny_output(model, {"input_ids": inputs["input_ids"][:1, 3:]})
     torch.testing.assert_close(result[:1, 3:], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_positions_that_change_in_place_are_read_again():
+    positions = torch.arange(5)[None].clone()
+    assert Packing(position_ids=positions).same_sequence(1, 5, 5) is None
+    positions[0, 2:] -= 2
+    for _ in range(2):
+        assert Packing(position_ids=positions).same_sequence(1, 5, 5).equal(BLOCKS)
+    with torch.inference_mode():
+        assert Packing(position_ids=torch.tensor([[0, 1, 0, 1, 2]])).same_sequence(1, 5, 5).equal(BLOCKS)
