@@ -16,8 +16,8 @@ The first retrieval of an uncalibrated layer warns, once in a process. Retrieval
 and diagnostics look at uncalibrated models. The cost is one attribute per layer and call. Under `torch.compile` and
 `torch.export` the warning comes while the model is traced, and is no part of the graph.
 
-A checkpoint of an uncalibrated model says so in its config.json, `"sparse_hopfield_calibrated": false`, and warns in the
-next process as well. A checkpoint without this entry was calibrated or trained, or was written before there was such an
+The config.json of an uncalibrated model contains `"sparse_hopfield_calibrated": false`, so the checkpoint warns in the next
+process as well. A checkpoint without this entry was calibrated or trained, or was written before there was such an
 entry, and does not warn.
 """
 
@@ -52,7 +52,7 @@ _silenced: ContextVar[bool] = ContextVar("silenced", default=False)
 
 
 def warn() -> None:
-    """Log the warning, unless this process has seen it, or says so in its own words."""
+    """Log the warning, once in a process and not inside [`silenced`]."""
     if not _silenced.get() and _said.acquire(blocking=False):
         logger.warning("Uncalibrated sparse retrieval: %s", ADVICE)
 
@@ -64,7 +64,7 @@ warn._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Log no warning in the block: for a caller that gives it in its own words."""
+    """Log no warning in the block: the caller prints one of its own."""
     token = _silenced.set(True)
     try:
         yield

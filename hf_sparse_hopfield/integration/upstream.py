@@ -29,7 +29,7 @@ calls the original and does nothing else.
 | `PreTrainedModel._initialize_weights` | learned alpha and beta that a checkpoint lacks start at their initial values, and fixed per-head values, which are never saved, are written again; dense weights that are loaded into a sparse model are noticed |
 | `PreTrainedModel.save_pretrained` | saves under the model type `sparse_hopfield`: the checkpoint loads as sparse or not at all |
 | `PreTrainedModel.push_to_hub` | pushes with a model card |
-| `PreTrainedModel.load_adapter` | a base that `from_pretrained` loads for an adapter is made sparse if the adapter says so |
+| `PreTrainedModel.load_adapter` | a base that `from_pretrained` loads for an adapter becomes sparse if the adapter records it |
 | `ContinuousBatchingManager.switch_to_cb_friendly_attn` | the original knows eager, sdpa and flash attention, and switches to flash attention where it is installed: a sparse model keeps its attention |
 | `ModelRunner.compute_batch` | tells the mask function that a continuous batch runs: it needs no mask |
 | `Trainer.init_hf_repo` | explains a Hub error before training starts |
@@ -44,7 +44,7 @@ calls the original and does nothing else.
 | `PeftModel.add_adapter` | the same for another adapter that learns a prompt |
 | `PeftModel.load_adapter` | the same for weights that are loaded into an adapter that exists |
 | `BaseTuner.inject_adapter` | the same for adapters that transformers puts into a model without a `PeftModel` |
-| `_BaseAutoPeftModel.from_pretrained` | the base that it loads for an adapter is made sparse if the adapter says so |
+| `_BaseAutoPeftModel.from_pretrained` | the base that it loads for an adapter becomes sparse if the adapter records it |
 
 `patches.py` also wraps with [`wrap_method`] the forward of attention classes that compute softmax themselves, and BigBird's
 `set_attention_type`, which exchanges the attention module. [`replace_global`] replaces SEW-D's `XSoftmax` there, and here the

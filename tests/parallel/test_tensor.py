@@ -152,7 +152,7 @@ def test_a_model_may_become_sparse_after_it_is_tensor_parallel(runs):
 
 @road("FSDP2 of a dense checkpoint that learns beta, made sparse after it is sharded", "refused")
 def test_learned_settings_must_be_there_before_fsdp2(runs):
-    """While it is loaded the logits are equal; afterwards FSDP2 would not see the new parameters, and an error says so."""
+    """Made sparse while it loads, it has equal logits; made sparse later, it raises: FSDP2 would miss the new parameters."""
     one = runs.one("late_sharded")
     for several in runs.several("late_sharded"):
         torch.testing.assert_close(several["while loaded"], one["while loaded"], rtol=0, atol=TOLERANCE)

@@ -50,14 +50,20 @@ COLLATED = {
 }
 
 
+def flattened(rows: list[torch.Tensor], collated: str) -> dict[str, torch.Tensor]:
+    """The sequences in one row, as a collator makes it."""
+    batch = DataCollatorWithFlattening(**COLLATED[collated])([{"input_ids": row} for row in rows])
+    del batch["labels"]
+    return batch
+
+
 @road("`DataCollatorWithFlattening`, also with `return_seq_idx` and `return_flash_attn_kwargs`", "equal")
 @pytest.mark.parametrize("collated", COLLATED)
 @pytest.mark.parametrize("name", ["llama", "mistral", "bert"])
 def test_flattened_sequences(name, collated):
     """Logits of flattened rows equal those of the sequences alone, with and without a cache, causal, windowed and not."""
     model, rows = tiny_model(name, NAME), sequences(name)
-    batch = DataCollatorWithFlattening(**COLLATED[collated])([{"input_ids": row} for row in rows])
-    del batch["labels"]
+    batch = flattened(rows, collated)
     for options in ({}, {"use_cache": False}):
         torch.testing.assert_close(tiny_output(model, {**batch, **options}), apart(model, rows))
 
@@ -141,8 +147,7 @@ def test_sft_trainer_with_packing(strategy, tmp_path):
 def test_packing_that_a_patched_family_would_mix(name, collated):
     """Flattened rows raise before the model runs; GPT-J, which masks by positions, raises only if it has a cache."""
     model, rows = tiny_model(name, NAME), sequences(name)
-    batch = DataCollatorWithFlattening(**COLLATED[collated])([{"input_ids": row} for row in rows])
-    del batch["labels"]
+    batch = flattened(rows, collated)
     advice = "pass use_cache=False and position_ids" if name == "gptj" else "pad them instead"
     with pytest.raises(ValueError, match=f"packs several sequences into a row.*would mix: {advice}"):
         model(**batch)

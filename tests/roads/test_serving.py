@@ -148,7 +148,7 @@ def test_serve_without_the_plugin(checkpoint):
 @needs_server
 @road("`transformers serve <dense checkpoint> --attn-implementation sparse_hopfield`", "refused")
 def test_serve_by_name():
-    """The model manager of `transformers serve` accepts its own names only, and says so; convert the checkpoint."""
+    """The model manager of `transformers serve` refuses names that are not its own; convert the checkpoint instead."""
     from transformers.cli.serving.model_manager import ModelManager
 
     with pytest.raises(ValueError, match=f"Unsupported attention implementation: '{NAME}'"):
