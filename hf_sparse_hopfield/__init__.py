@@ -15,6 +15,7 @@ from .version import __version__
 _MODULE_OF = {
     "CalibrationOptions": "calibration.recipe",
     "HopfieldMemory": "layers",
+    "KeyScreen": "backends",
     "PolynomialMemory": "layers",
     "SparseHopfield": "layers",
     "SparseHopfieldConfig": "configuration",
@@ -38,6 +39,7 @@ _MODULE_OF = {
 __all__ = sorted([*_MODULE_OF, "__version__"])
 
 if TYPE_CHECKING:
+    from .backends import KeyScreen
     from .calibration.calibration import calibrate
     from .calibration.recipe import CalibrationOptions
     from .configuration import SparseHopfieldConfig

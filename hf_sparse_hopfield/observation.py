@@ -219,6 +219,7 @@ class Look:
         **options: Any,
     ) -> Any:
         """As [`retrieve_with`], while observed."""
+        options.pop("screen", None)  # observers may change the keys
         problem = canonical(RetrievalProblem(query, key, value, beta=factor, alpha=1.0, **options))
         self.show(problem if heads is None else heads.all_heads(problem))
         settings = self.chosen(query.device)

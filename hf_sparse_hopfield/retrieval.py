@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .backends import RetrievalProblem, RetrievalResult, select_backend
+from .backends import KeyScreen, RetrievalProblem, RetrievalResult, select_backend
 from .backends.masks import canonical_mask
 from .backends.places import at_places
 from .checks import check_flag, check_integer
@@ -131,6 +131,19 @@ def _check_places(problem: RetrievalProblem) -> None:
     problem.places = places if places.stride(1) == 1 else places.contiguous()
 
 
+def _check_screen(problem: RetrievalProblem) -> None:
+    screen, key = problem.screen, problem.key
+    if not isinstance(screen, KeyScreen):
+        raise TypeError(f"screen must be a KeyScreen or a bool, got {type(screen).__name__}.")
+    if problem.places is not None:
+        raise ValueError("screen and places do not go together: bring the keys together first.")
+    if screen.shape != key.shape or screen.device != key.device:
+        raise ValueError(
+            f"screen of keys of shape {tuple(screen.shape)} on {screen.device} does not fit key of shape "
+            f"{tuple(key.shape)} on {key.device}."
+        )
+
+
 def _bring_together(problem: RetrievalProblem) -> None:
     assert problem.places is not None
     for name in ("key", "value"):
@@ -166,6 +179,8 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     query, key = problem.query, problem.key
     if problem.places is not None:
         _check_places(problem)
+    if not isinstance(problem.screen, bool):
+        _check_screen(problem)
     check_alpha(problem.alpha)
     check_beta(problem.beta)
     _check_options(problem)
@@ -209,6 +224,7 @@ def retrieve(
     return_weights: bool = False,
     return_trace: bool = False,
     places: torch.Tensor | None = None,
+    screen: KeyScreen | bool = True,
     backend: str = "auto",
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor] | RetrievalResult:
     """
@@ -251,6 +267,9 @@ def retrieve(
         places (`torch.LongTensor` of shape `(batch or 1, keys)`, *optional*):
             Rows of `key` and `value` to retrieve from, in this order, if they hold more, as a paged cache does. The compiled
             core reads single queries' keys where they are; other backends bring them together first.
+        screen ([`KeyScreen`] or `bool`, *optional*, defaults to `True`):
+            The int8 copy of `key`, made before. The compiled core then scores only keys that may have weight; the result is
+            the same. `True`: it makes a copy for the call if that pays, which it does for many queries. `False`: it does not.
         backend (`str`, *optional*, defaults to `"auto"`): `"auto"`, or the name of a backend.
 
     Returns:
@@ -291,6 +310,7 @@ def retrieve(
         return_weights,
         return_trace,
         places,
+        screen,
     )
     canonical(problem)
     chosen, reason = select_backend(problem, backend)

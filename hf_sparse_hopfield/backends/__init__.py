@@ -16,12 +16,14 @@ that does not refuse, by priority:
 
 from . import adasplash, blocked, dense, native, reference
 from .backend import Backend
+from .key_screen import KeyScreen
 from .problem import RetrievalProblem, RetrievalResult
 from .registry import available_backends, select_backend
 
 
 __all__ = [
     "Backend",
+    "KeyScreen",
     "RetrievalProblem",
     "RetrievalResult",
     "adasplash",

@@ -2,8 +2,13 @@
 """The input and the result of a backend: one retrieval."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
+
+
+if TYPE_CHECKING:
+    from .key_screen import KeyScreen
 
 
 @dataclass(eq=False)
@@ -39,6 +44,8 @@ class RetrievalProblem:
         return_trace (`bool`): Whether the caller wants the steps used, the states and the energies.
         places (`torch.LongTensor` of shape `(batch or 1, keys)`, *optional*):
             The row of `key` and `value` at which each key is; the batch of these may then be 1. By default all rows, in order.
+        screen ([`KeyScreen`] or `bool`):
+            The int8 copy of `key`, or whether one may be made. A backend that does not screen ignores it.
 
     Example:
 
@@ -70,6 +77,7 @@ class RetrievalProblem:
     return_weights: bool = False
     return_trace: bool = False
     places: torch.Tensor | None = None
+    screen: "KeyScreen | bool" = True
 
 
 @dataclass

@@ -14,6 +14,7 @@ from .energy import (
     update,
 )
 from .normalizers import entmax, sparsemax, support, support_size, threshold
+from .screening import may_have_weight
 
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "energy_gradient",
     "entmax",
     "explain_backend",
+    "may_have_weight",
     "retrieval_errors",
     "retrieve",
     "separation",

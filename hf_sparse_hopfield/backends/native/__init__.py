@@ -1,6 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The compiled CPU core, if a compiler built it: exact alpha-entmax attention, faster than dense attention."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -49,14 +51,24 @@ def _setting(setting: float | Tensor, compute: torch.dtype) -> tuple[Tensor | No
     return (setting.to(compute), 0.0) if isinstance(setting, Tensor) else (None, float(setting))
 
 
-def _reads_in_place(problem: RetrievalProblem) -> bool:
-    """Whether the core reads keys where they lie apart: for few queries, in its own precision, without gradients."""
+def _reads_as_stored(problem: RetrievalProblem) -> bool:
+    """Whether the core reads keys and values as they are stored, apart or in half precision: for few queries, without gradients."""
     query, key = problem.query, problem.key
-    if query.dtype not in (torch.float32, torch.float64) or key.stride(-1) != 1 or problem.value.stride(-1) != 1:
+    if key.stride(-1) != 1 or problem.value.stride(-1) != 1:
         return False
     few = query.shape[1] // key.shape[1] * query.shape[2] <= library.DECODE_ROWS
     tensors = (query, key, problem.value, problem.beta, problem.alpha, problem.bias, problem.sinks, problem.mask)
     return few and key.shape[2] <= _MAX_INDEX and can_bypass_dispatcher(*tensors)
+
+
+def _screen_settings(problem: RetrievalProblem) -> tuple[Any, ...]:
+    """The last of the [`Settings`]: the tensors of a screen, whether to use one, and its first place."""
+    screen = problem.screen
+    if screen is False or problem.query.dtype == torch.float64 or problem.places is not None:
+        return ()
+    if screen is True:
+        return None, None, None, library.SCREEN_MADE, 0
+    return screen.codes, screen.scales, screen.bounds, library.SCREEN_GIVEN, screen.first
 
 
 def run(problem: RetrievalProblem) -> RetrievalResult:
@@ -65,9 +77,14 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
     dtype = query.dtype
     compute = torch.float64 if dtype == torch.float64 else torch.float32
     key, value, places = problem.key, problem.value, problem.places
-    if places is not None and not _reads_in_place(problem):
-        key, value, places = at_places(key, places), at_places(value, places), None
-    state, key, value = (_vectors(tensor, compute) for tensor in (query, key, value))
+    screen = _screen_settings(problem)
+    if (places is not None or dtype not in (torch.float32, torch.float64)) and not _reads_as_stored(problem):
+        if places is not None:
+            key, value, places = at_places(key, places), at_places(value, places), None
+        key, value = _vectors(key, compute), _vectors(value, compute)
+    state = _vectors(query, compute)
+    if key.dtype == compute:
+        key, value = _vectors(key, compute), _vectors(value, compute)
     beta, beta_value = _setting(problem.beta, compute)
     alpha, alpha_value = _setting(problem.alpha, compute)
     bias = None if bias is None else bias.to(compute)
@@ -80,7 +97,7 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
     def read(state: Tensor, stored: Tensor, dropout: float = 0.0) -> Tensor:
         # drawn from torch's generator, so that torch.manual_seed and gradient checkpointing reproduce it
         seed = torch.randint(2**62, ()) if dropout else None
-        settings = Settings(beta, alpha, mask, bias, sinks, seed, *fixed, dropout)
+        settings = Settings(beta, alpha, mask, bias, sinks, seed, *fixed, dropout, *screen)
         if direct:
             return ops.read_out(state, key, stored, settings, places=places)
         return torch.ops.hf_sparse_hopfield.native_forward(state, key, stored, *settings, keep)[0]

@@ -5,8 +5,11 @@ import ctypes
 import logging
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,19 +23,31 @@ BLOCK_ROWS = 32
 DECODE_ROWS = 16  # up to this many queries that share keys, the core takes its decode way
 ROW_STATE = 4
 WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
-LEVELS = ("generic", "AVX2", "AVX-512")
+LEVELS = ("generic", "AVX2", "AVX-VNNI", "AVX-512", "AVX-512 VNNI")
+# How numbers of keys and values are stored, and what a call does about screening.
+KINDS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 2}
+NEVER_SCREEN, SCREEN_GIVEN, SCREEN_MADE = range(3)
 
 # Supports are kept up to this mean size per block; larger ones are computed again, at the cost of one matrix product.
 _KEPT_PER_ROW = 64
 
 # Sizes and flags (12), vectors (3 x 4), settings (2 x 4), mask and bias (2 x 5), sinks, output (4), states, support;
-# gradients (4 x 4), gradient of the bias (5), of alpha, sinks and beta (3); four reals; and places (2).
-_FORWARD = struct.Struct(f"=49q{24 * 8}x4d2q")
-_BACKWARD = struct.Struct("=73q4d2q")
+# gradients (4 x 4), gradient of the bias (5), of alpha, sinks and beta (3); four reals; places (2), kinds (2), screening, the
+# screen (3 x 3), its first place, counts.
+_FORWARD = struct.Struct(f"=49q{24 * 8}x4d16q")
+_BACKWARD = struct.Struct("=73q4d16q")
+_SCREENED_KEYS = struct.Struct("=20q")
 # For float32 and float64.
-_FUNCTIONS = ("hopfield_forward", "hopfield_backward", "hopfield_forward_double", "hopfield_backward_double")
+_FUNCTIONS = (
+    "hopfield_forward",
+    "hopfield_backward",
+    "hopfield_forward_double",
+    "hopfield_backward_double",
+    "hopfield_screen",
+)
 _NO_VECTORS = (0, 0, 0, 0)
 _NO_SCORES = (0, 0, 0, 0, 0)
+_NO_SCREEN = (0,) * 9
 
 
 def find() -> tuple[ctypes.CDLL | None, str | None]:
@@ -55,12 +70,14 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
             continue
         try:
             library = ctypes.CDLL(str(path))
-            size, *functions = (getattr(library, name) for name in ("hopfield_problem_size", *_FUNCTIONS))
+            sizes = [getattr(library, name) for name in ("hopfield_problem_size", "hopfield_screened_keys_size")]
+            functions = [getattr(library, name) for name in _FUNCTIONS]
         except (OSError, AttributeError) as error:
             reason = f"{path.name} cannot be loaded: {error}"
             continue
-        size.restype = ctypes.c_int64
-        if size() != _BACKWARD.size:
+        for size in sizes:
+            size.restype = ctypes.c_int64
+        if [size() for size in sizes] != [_BACKWARD.size, _SCREENED_KEYS.size]:
             reason = f"{path.name} belongs to another version of the package"
             continue
         for function in functions:
@@ -81,8 +98,13 @@ def _loaded() -> ctypes.CDLL:
 
 
 def limit_level(level: int) -> str:
-    """Use at most this instruction set (0 generic, 1 AVX2, 2 AVX-512, -1 the best); returns the one in use."""
+    """Use at most this one of `LEVELS` (-1: the best); returns the one in use."""
     return LEVELS[_loaded().hopfield_level(level)]
+
+
+def screen_always(always: bool) -> None:
+    """For tests: screen wherever there is or may be a screen, whether that pays or not."""
+    _loaded().hopfield_screen_always(int(always))
 
 
 def kept_per_row(keys: int) -> int:
@@ -118,7 +140,7 @@ def _call(
     places: torch.Tensor | None = None,
 ) -> None:
     """Pack a problem as in source/problem.hpp and run a function of the core on it."""
-    beta, alpha, mask, bias, sinks, seed, scaling, beta_value, alpha_value, is_causal, window, dropout = settings
+    beta, alpha, mask, bias, sinks, seed, scaling, beta_value, alpha_value, is_causal, window, dropout = settings[:12]
     batch, heads, queries, head_dim = query.shape
     _, kv_heads, keys, value_dim = value.shape
     if places is not None:
@@ -155,11 +177,88 @@ def _call(
         dropout,
         _address(places),
         0 if places is None or places.shape[0] == 1 else places.stride(0),
+        KINDS[key.dtype],
+        KINDS[value.dtype],
+        settings.screening,
+        *(_NO_SCREEN if settings.codes is None else _screen(settings.codes, settings.scales, settings.bounds)),
+        settings.screen_first,
+        _address(_counts.get()),
     )
     if query.dtype == torch.float64:
         name += "_double"
-    if getattr(_loaded(), name)(packed):
+    failure = getattr(_loaded(), name)(packed)
+    if failure == 2:
+        raise ValueError(
+            "screen does not belong to key: a score is outside of its bounds. Make the screen of these keys, "
+            "`KeyScreen(key)`, and append to it what is appended to them."
+        )
+    if failure:
         raise MemoryError(f"the compiled core could not allocate its buffers for {keys} keys")
+
+
+def _screen(codes: Any, scales: Any, bounds: Any) -> tuple[int, ...]:
+    """Addresses and strides of a screen."""
+    return (
+        codes.data_ptr(),
+        codes.stride(0),
+        codes.stride(1),
+        scales.data_ptr(),
+        scales.stride(0),
+        scales.stride(1),
+        bounds.data_ptr(),
+        bounds.stride(0),
+        bounds.stride(1),
+    )
+
+
+def call_screen(
+    key: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor, bounds: torch.Tensor, first: int
+) -> None:
+    """
+    Add keys to a screen.
+
+    Args:
+        key (`torch.Tensor` of shape `(batch, kv_heads, keys, head_dim)`): The keys, with contiguous vectors.
+        codes, scales, bounds (`torch.Tensor`): Those of a [`KeyScreen`] with room for the keys; written to.
+        first (`int`): Place of the first of the keys.
+    """
+    batch, heads, count, width = key.shape
+    threads, kind = torch.get_num_threads(), KINDS[key.dtype]
+    strides = key.stride()[:3]
+    _loaded().hopfield_screen(
+        _SCREENED_KEYS.pack(
+            batch,
+            heads,
+            width,
+            first,
+            first + count,
+            threads,
+            kind,
+            key.data_ptr(),
+            *strides,
+            *_screen(codes, scales, bounds),
+        )
+    )
+
+
+_counts: ContextVar[torch.Tensor | None] = ContextVar("counts", default=None)
+
+
+@contextmanager
+def counted_reads() -> Iterator[torch.Tensor]:
+    """
+    Count what the core reads, in the current thread.
+
+    Yields:
+        `torch.LongTensor` of shape `(4,)`: Keys read as int8, keys scored exactly and values read (each of them for each row
+        that reads it), and rows that took the ordinary way although there was a screen.
+    """
+    counts = torch.zeros(4, dtype=torch.int64)
+    token = _counts.set(counts)
+    try:
+        yield counts
+    finally:
+        _counts.reset(token)
 
 
 def call_forward(

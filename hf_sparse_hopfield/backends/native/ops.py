@@ -32,7 +32,7 @@ def _output(query: Tensor, value: Tensor) -> Tensor:
     width = value.shape[3]
     # (batch, queries, heads, dim) in memory, the order that models use next
     strides = (queries * heads * width, width, heads * width, 1)
-    return torch.empty_strided((batch, heads, queries, width), strides, dtype=value.dtype, device=value.device)
+    return torch.empty_strided((batch, heads, queries, width), strides, dtype=query.dtype, device=value.device)
 
 
 def _kept(query: Tensor, key: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,7 @@ def read_out(
         if places is not None:
             key, value = at_places(key, places), at_places(value, places)
         stored = without_unseen(key, mask), without_unseen(value, mask)
-        call_forward(query, *stored, settings, output, states, support)
+        call_forward(query, *stored, settings.without_screen(), output, states, support)
     return output
 
 
@@ -139,15 +139,15 @@ def _backward_fake(
 
 
 def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> None:
-    tensors, numbers, ctx.keep = inputs[:9], inputs[9:-1], inputs[-1]
-    ctx.save_for_backward(*tensors, *output[1:])
-    ctx.numbers = numbers
+    settings, ctx.keep = Settings(*inputs[3:-1]).without_screen(), inputs[-1]  # the gradient needs the support only
+    ctx.save_for_backward(*inputs[:3], *settings[:6], *output[1:])
+    ctx.numbers = settings[6:]
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, gradient: Tensor | None, _states: None, _support: None) -> tuple[Tensor | None, ...]:
     if gradient is None:
-        return (None,) * 16
+        return (None,) * 21
     *tensors, states, support = ctx.saved_tensors
     if not ctx.keep:  # recorded where no gradient was foreseen, such as by torch.export under no_grad
         states, support = torch.ops.hf_sparse_hopfield.native_forward(*tensors, *ctx.numbers, True)[1:]
@@ -168,7 +168,7 @@ def _differentiate(ctx: Any, gradient: Tensor | None, _states: None, _support: N
         None,
         by_bias if want_bias else None,
         by_sink.view(batch, heads, queries).sum((0, 2)) if want_sinks else None,
-        *(None,) * 8,
+        *(None,) * 13,
     )
 
 

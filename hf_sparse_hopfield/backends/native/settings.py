@@ -9,7 +9,8 @@ from torch import Tensor
 # The same fields in the language of operator schemas.
 SCHEMA = (
     "Tensor? beta, Tensor? alpha, Tensor? mask, Tensor? bias, Tensor? sinks, Tensor? seed, float scaling, "
-    "float beta_value, float alpha_value, bool is_causal, int sliding_window, float dropout"
+    "float beta_value, float alpha_value, bool is_causal, int sliding_window, float dropout, "
+    "Tensor? codes, Tensor? scales, Tensor? bounds, int screening, int screen_first"
 )
 
 
@@ -28,6 +29,9 @@ class Settings(NamedTuple):
         is_causal (`bool`): As in `RetrievalProblem`.
         sliding_window (`int`): Size of the sliding window; 0 means none.
         dropout (`float`): Probability of dropping a weight.
+        codes, scales, bounds (`torch.Tensor`, *optional*): Those of a [`KeyScreen`].
+        screening (`int`): Whether to use a screen: never, that one, or one that the core makes for the call.
+        screen_first (`int`): Place of the first key in the screen.
     """
 
     beta: Tensor | None
@@ -42,3 +46,12 @@ class Settings(NamedTuple):
     is_causal: bool
     sliding_window: int
     dropout: float
+    codes: Tensor | None = None
+    scales: Tensor | None = None
+    bounds: Tensor | None = None
+    screening: int = 0
+    screen_first: int = 0
+
+    def without_screen(self) -> "Settings":
+        """The same without screening: the ordinary way."""
+        return Settings(*self[:12])

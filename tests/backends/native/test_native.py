@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hf_sparse_hopfield.backends import native, reference, select_backend
-from hf_sparse_hopfield.backends.native import library
 from hf_sparse_hopfield.functional import entmax
 
 from ..cases import Case, cases, check, evaluate
@@ -28,18 +27,6 @@ LONG = {
     "batch": 1,
     "kv_heads": st.integers(1, 2),
 }
-LEVELS = {0: "generic", 1: "AVX2", 2: "AVX-512"}
-
-
-@pytest.fixture(params=LEVELS.values())
-def level(request):
-    """One instruction set after the other, as far as this processor has them."""
-    number = list(LEVELS.values()).index(request.param)
-    if library.limit_level(number) != request.param:
-        library.limit_level(-1)
-        pytest.skip(f"this processor has no {request.param}")
-    yield request.param
-    library.limit_level(-1)
 
 
 @pytest.fixture

@@ -42,8 +42,8 @@ def test_operators_keep_their_promises(dtype):
     query, key, value = patterns(1, 2, 6, 40, 8, sharpness=2.0, requires_grad=True, dtype=dtype)
     bias = torch.randn(1, 1, 6, 40, requires_grad=True, dtype=dtype)
     alpha = torch.full((1, 2, 1, 1), 1.4, requires_grad=True, dtype=dtype)
-    settings_of_call = (0.35, 1.0, 0.0, True, 0, 0.0)
-    arguments = (query, key, value, None, alpha, None, bias, None, None, *settings_of_call, True)
+    call = Settings(None, alpha, None, bias, None, None, 0.35, 1.0, 0.0, True, 0, 0.0)
+    arguments = (query, key, value, *call, True)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(torch.ops.hf_sparse_hopfield.native_forward.default, arguments, test_utils=tests)
 
@@ -64,7 +64,7 @@ def test_checkpointing_and_accumulation():
 
 def test_keeps_nothing_without_gradients():
     query, key, value = patterns(1, 1, 40, 50, 16)
-    settings_of_call = (0.25, 1.0, 2.0, False, 0, 0.0)
     operator = torch.ops.hf_sparse_hopfield.native_forward
-    _, states, support = operator(query, key, value, *(None,) * 6, *settings_of_call, False)
+    call = Settings(*(None,) * 6, 0.25, 1.0, 2.0, False, 0, 0.0)
+    _, states, support = operator(query, key, value, *call, False)
     assert states.numel() == 0 and support.numel() == 0

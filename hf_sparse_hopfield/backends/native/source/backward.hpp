@@ -61,7 +61,6 @@ static void backward_list(const Problem &problem, const Targets &targets, int64_
                           Real *dropped) {
   const int64_t kv_head = h / (problem.heads / problem.kv_heads);
   const int64_t row = (b * problem.heads + h) * problem.queries + i;
-  const Real *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
   const Real *value = at_row(problem.value, problem.value_stride, b, kv_head, 0);
   const Real *query = at_row(problem.query, problem.query_stride, b, h, i);
   const Real *upstream = at_row(problem.output_gradient, problem.output_gradient_stride, b, h, i);
@@ -118,8 +117,8 @@ static void backward_list(const Problem &problem, const Targets &targets, int64_
   if (targets.query) {
     if (problem.alpha_gradient) problem.alpha_gradient[row] = sum_of(by_alpha);
     if (problem.beta_gradient) problem.beta_gradient[row] = by_beta;
-    read_sparse(at_row(problem.query_gradient, problem.query_gradient_stride, b, h, i), indices, dz, count, key,
-                problem.key_stride[2], problem.head_dim);
+    read_sparse(at_row(problem.query_gradient, problem.query_gradient_stride, b, h, i), indices, dz, count,
+                stored_rows(problem.key, problem.key_stride, stored_real, problem.head_dim, b, kv_head));
   }
   for (int n = 0; n < count; ++n) {
     if (indices[n] < 0) continue;
@@ -182,12 +181,6 @@ static RowSums backward_row(const Family &family, const Problem &problem, const 
   }
   return result;
 }
-
-// The packed keys and values of the head a thread works on, made only when a row needs them.
-struct Panels {
-  int64_t key_head = -1, value_head = -1;
-  bool suspicious = false;
-};
 
 static void backward_dense(const Problem &problem, const Workspace &space, const Targets &targets, Panels &panels,
                            int64_t b, int64_t h, int64_t start, const int *rows, int count, const ScoredBlock &block) {
@@ -261,7 +254,7 @@ static void backward_dense(const Problem &problem, const Workspace &space, const
 static void backward_block(const Problem &problem, const Workspace &space, const Targets &targets, Panels &panels,
                            int64_t b, int64_t h, int64_t start) {
   const int rows = static_cast<int>(minimum(block_rows, problem.queries - start));
-  const int64_t kv_head = h / (problem.heads / problem.kv_heads), head = b * problem.kv_heads + kv_head;
+  const int64_t kv_head = h / (problem.heads / problem.kv_heads);
   const int64_t blocks = (problem.queries + block_rows - 1) / block_rows;
   const RowState *states = problem.states + (b * problem.heads + h) * problem.queries + start;
   const Integer *region = problem.support + ((b * problem.heads + h) * blocks + start / block_rows) * block_rows *
@@ -284,12 +277,8 @@ static void backward_block(const Problem &problem, const Workspace &space, const
     }
   }
   if (!again) return;
-  if (panels.key_head != head) {
-    const Real *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
-    panels.suspicious = pack_panels(key, problem.key_stride[2], problem.keys, problem.head_dim, space.panels);
-    panels.key_head = head;
-  }
-  ScoredBlock block = score_block(problem, space, b, h, start, rows, panels.suspicious);
+  panels.pack_keys(problem, space, b, kv_head);
+  ScoredBlock block = score_block(problem, space, b, h, start, every_row, rows, panels.suspicious);
   const Real *sink = problem.sinks ? problem.sinks + h : nullptr;
   int dense_rows[block_rows], dense = 0;
   for (int row = 0; row < rows; ++row) {

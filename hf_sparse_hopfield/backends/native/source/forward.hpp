@@ -1,6 +1,6 @@
 // Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-// Forward: blocks of queries against all keys of a head. Scores of a block stay in cache, a bound from group maxima
-// filters them, the exact solution is found on what is left, and only the support is read out.
+// The ordinary way of the forward pass: blocks of queries against all keys of a head. Scores of a block stay in cache, a
+// bound from group maxima filters them, the exact solution is found on what is left, and only the support is read out.
 
 template <class Number>
 static inline Number *at_row(Number *pointer, const int64_t *stride, int64_t b, int64_t h, int64_t i) {
@@ -38,7 +38,7 @@ static inline Range range_of(const Problem &problem, int64_t i) {
 
 enum Mode { forward_mode, backward_mode, decode_mode };
 
-constexpr int64_t gathered_rows = 96;  // rows of values that lie apart and are brought together at a time
+constexpr int64_t gathered_rows = 96;  // rows of keys or values that are brought together, or to `Real`, at a time
 
 // Sizes that follow from a problem, and the pieces of a thread's memory.
 struct Workspace {
@@ -72,12 +72,13 @@ struct Workspace {
     panels = take(many ? panel_rows * problem.head_dim : 0);
     value_panels = take(back ? panel_rows * problem.value_dim : 0);
     gradients = take(back ? block_rows * stride : 0);
-    gathered = take(problem.places ? gathered_rows * problem.value_dim : 0);
+    const bool apart = problem.places || problem.key_kind != stored_real || problem.value_kind != stored_real;
+    gathered = take(apart ? gathered_rows * depth : 0);
     return used;
   }
 
   bool prepare(Shared *shared, Mode mode) {
-    char *base = scratch(carve(nullptr, *shared->problem, mode));
+    char *base = scratch(carve(nullptr, *shared->problem, mode), ordinary_slot);
     if (!base) {
       __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
       return false;
@@ -89,59 +90,73 @@ struct Workspace {
 
 static inline int64_t take_task(Shared *shared) { return __atomic_fetch_add(&shared->next, 1, __ATOMIC_RELAXED); }
 
-// Brings one segment of a row of raw products to its final form: bias, masks and borders applied, the group maximum
-// found. Returns whether a score is NaN.
-static bool finish_segment(const Problem &problem, const Workspace &space, Real *scores, Vector *group_maximum,
-                           int64_t b, int64_t h, int64_t i, int64_t start, Range range) {
-  const int64_t end = start + space.segment;
-  const Real *bias = nullptr;
-  const uint8_t *mask = nullptr;
-  int64_t bias_step = 0, mask_step = 0;
+// The bias and the mask of a row; null where there is none.
+struct RowLimits {
+  const Real *bias;
+  const uint8_t *mask;
+  int64_t bias_step, mask_step;
+};
+
+static inline RowLimits limits_of(const Problem &problem, int64_t b, int64_t h, int64_t i) {
+  RowLimits limits{};
   if (problem.bias) {
     const int64_t *stride = problem.bias_stride;
-    bias = problem.bias + b * stride[0] + h * stride[1] + i * stride[2];
-    bias_step = stride[3];
+    limits.bias = problem.bias + b * stride[0] + h * stride[1] + i * stride[2];
+    limits.bias_step = stride[3];
   }
   if (problem.mask) {
     const int64_t *stride = problem.mask_stride;
-    mask = problem.mask + b * stride[0] + h * stride[1] + i * stride[2];
-    mask_step = stride[3];
+    limits.mask = problem.mask + b * stride[0] + h * stride[1] + i * stride[2];
+    limits.mask_step = stride[3];
   }
-  Integers poisoned{};
-  Vector best = spread(-infinity);
-  for (int64_t column = start; column < end; column += lanes) {
-    Real *at = scores + (column - start);
-    Vector value = load(at);
-    if (column < range.first || column + lanes > range.last) {
-      for (int lane = 0; lane < lanes; ++lane) {
-        int64_t j = column + lane;
-        if (j < range.first || j >= range.last || (mask && !mask[j * mask_step])) {
-          value[lane] = -infinity;
-        } else if (bias) {
-          value[lane] += bias[j * bias_step];
-        }
-      }
-    } else {
-      if (bias) {
-        if (bias_step == 1) {
-          value += load(bias + column);
-        } else {
-          for (int lane = 0; lane < lanes; ++lane) value[lane] += bias[(column + lane) * bias_step];
-        }
-      }
-      if (mask) {
-        if (mask_step == 1) {
-          typedef uint8_t Bytes __attribute__((vector_size(lanes)));
-          Bytes bytes;
-          std::memcpy(&bytes, mask + column, lanes);
-          value = choose(__builtin_convertvector(bytes, Integers) != 0, value, spread(-infinity));
-        } else {
-          for (int lane = 0; lane < lanes; ++lane) {
-            if (!mask[(column + lane) * mask_step]) value[lane] = -infinity;
-          }
-        }
+  return limits;
+}
+
+// Brings products to their final form: bias (times `unit`), mask and borders applied, from `column` on.
+static inline Vector finished(const RowLimits &limits, Range range, Vector value, int64_t column, Real unit) {
+  const Real *bias = limits.bias;
+  const uint8_t *mask = limits.mask;
+  if (column < range.first || column + lanes > range.last) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      int64_t j = column + lane;
+      if (j < range.first || j >= range.last || (mask && !mask[j * limits.mask_step])) {
+        value[lane] = -infinity;
+      } else if (bias) {
+        value[lane] += bias[j * limits.bias_step] * unit;
       }
     }
+    return value;
+  }
+  if (bias) {
+    if (limits.bias_step == 1) {
+      value += load(bias + column) * unit;
+    } else {
+      for (int lane = 0; lane < lanes; ++lane) value[lane] += bias[(column + lane) * limits.bias_step] * unit;
+    }
+  }
+  if (mask) {
+    if (limits.mask_step == 1) {
+      typedef uint8_t Bytes __attribute__((vector_size(lanes)));
+      Bytes bytes;
+      std::memcpy(&bytes, mask + column, lanes);
+      value = choose(__builtin_convertvector(bytes, Integers) != 0, value, spread(-infinity));
+    } else {
+      for (int lane = 0; lane < lanes; ++lane) {
+        if (!mask[(column + lane) * limits.mask_step]) value[lane] = -infinity;
+      }
+    }
+  }
+  return value;
+}
+
+// Finishes one segment of a row and finds its group maximum. Returns whether a score is NaN.
+static bool finish_segment(const Workspace &space, const RowLimits &limits, Real *scores, Vector *group_maximum,
+                           int64_t start, Range range) {
+  Integers poisoned{};
+  Vector best = spread(-infinity);
+  for (int64_t column = start; column < start + space.segment; column += lanes) {
+    Real *at = scores + (column - start);
+    Vector value = finished(limits, range, load(at), column, 1.0f);
     poisoned |= value != value;
     best = larger(best, value);
     store(at, value);
@@ -250,6 +265,30 @@ static inline int64_t join_sink(Real *maxima, int64_t segments, const Real *sink
   return segments + 1;
 }
 
+// Solves the `survivors`, z' with their columns, from any `t`. Returns whether the support fits the list of `result`;
+// otherwise the caller needs `sum`, of the weights.
+static bool solve_survivors(const Workspace &space, const Family &family, int64_t survivors, Real top, Real &t,
+                            Real &sum, RowResult &result) {
+  const int64_t vectors = (survivors + lanes - 1) / lanes;
+  int support = 0;
+  t = HOPFIELD_BY_KIND(solve, family, space.survivors, vectors, 0.0f, t);
+  sum = HOPFIELD_BY_KIND(write_weights, family, space.survivors, vectors, 0.0f, t, support);
+  result.state = {top, t, support, -1};
+  if (support > space.list_limit) return false;
+  keep_positive(space.survivors, space.survivor_indices, survivors, 1.0f / sum, result.weights, result.indices);
+  return true;
+}
+
+// Puts the sink of a row behind its survivors, if it is above `limit`.
+static inline int64_t add_sink(const Workspace &space, const Real *sink, Real limit, Real top, int64_t survivors) {
+  if (sink && *sink > limit) {
+    space.survivors[survivors] = *sink - top;
+    space.survivor_indices[survivors++] = -1;
+    store(space.survivors + survivors, spread(-infinity));
+  }
+  return survivors;
+}
+
 // Solves one row. `maxima` has room for one more vector, for the sink; `known` is null, or what `bounds_of` found. The
 // list goes to `weights` / `indices`, which have room for `space.list_limit` entries and two vectors.
 static RowResult solve_row(const Workspace &space, const Family &family, Real *scores, Real *maxima,
@@ -282,19 +321,9 @@ static RowResult solve_row(const Workspace &space, const Family &family, Real *s
   int64_t vectors = segments * space.group;
   int support = 0;
   if (survivors >= 0) {
-    if (sink && *sink > limit_of(family, top, t)) {
-      space.survivors[survivors] = *sink - top;
-      space.survivor_indices[survivors++] = -1;
-      store(space.survivors + survivors, spread(-infinity));
-    }
-    int64_t survivor_vectors = (survivors + lanes - 1) / lanes;
-    t = HOPFIELD_BY_KIND(solve, family, space.survivors, survivor_vectors, 0.0f, t);
-    Real sum = HOPFIELD_BY_KIND(write_weights, family, space.survivors, survivor_vectors, 0.0f, t, support);
-    result.state = {top, t, support, -1};
-    if (support <= space.list_limit) {
-      keep_positive(space.survivors, space.survivor_indices, survivors, 1.0f / sum, weights, indices);
-      return result;
-    }
+    survivors = add_sink(space, sink, limit_of(family, top, t), top, survivors);
+    Real sum;
+    if (solve_survivors(space, family, survivors, top, t, sum, result)) return result;
     HOPFIELD_BY_KIND(write_weights, family, scores, vectors, top, t, support);
     result.dense = true;
     result.factor = 1.0f / sum;
@@ -354,28 +383,45 @@ static void drop_dense(const Dropout &dropout, Real *weights, int64_t count, int
   }
 }
 
-// The scores of a block of rows of one head, final, for the segments [first, last) that any of its rows sees.
+// The scores of some rows of a block of one head, final, for the segments [first, last) that any of them sees.
 struct ScoredBlock {
   int64_t first, last;      // segments
   bool poisoned[block_rows];
 };
 
+// The packed keys and values of the head a thread works on, made only when a row needs them.
+struct Panels {
+  int64_t key_head = -1, value_head = -1;
+  bool suspicious = false;
+
+  void pack_keys(const Problem &problem, const Workspace &space, int64_t b, int64_t kv_head) {
+    const int64_t head = b * problem.kv_heads + kv_head;
+    if (key_head == head) return;
+    const Real *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
+    suspicious = pack_panels(key, problem.key_stride[2], problem.keys, problem.head_dim, space.panels);
+    key_head = head;
+  }
+};
+
+static const int every_row[block_rows] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                          16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+// Row n of the result is the query `start + picked[n]`.
 static ScoredBlock score_block(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t start,
-                               int rows, bool suspicious_keys) {
+                               const int *picked, int rows, bool suspicious_keys) {
   Real scale[block_rows];
   Range ranges[block_rows];
+  const Real *query[block_rows];
   ScoredBlock block{};
   for (int row = 0; row < rows; ++row) {
-    scale[row] = scale_at(problem, b, h, start + row);
-    ranges[row] = range_of(problem, start + row);
+    const int64_t i = start + picked[row];
+    scale[row] = scale_at(problem, b, h, i);
+    ranges[row] = range_of(problem, i);
+    query[row] = at_row(problem.query, problem.query_stride, b, h, i);
   }
   if (ranges[rows - 1].last <= ranges[0].first) return block;
   block.first = ranges[0].first / space.segment;
   block.last = (ranges[rows - 1].last + space.segment - 1) / space.segment;
-  const Real *query[block_rows];
-  for (int row = 0; row < rows; ++row) {
-    query[row] = at_row(problem.query, problem.query_stride, b, h, start + row);
-  }
   bool suspicious = pack_rows(query, rows, problem.head_dim, scale, space.rows) || suspicious_keys;
   const bool finish_all = suspicious || problem.mask || problem.bias;
   const int64_t maxima_stride = space.segments + 1;
@@ -398,8 +444,8 @@ static ScoredBlock score_block(const Problem &problem, const Workspace &space, i
     for (int row = 0; row < rows; ++row) {
       if (!finish_all && ranges[row].first <= begin && ranges[row].last >= end) continue;
       Real *target = space.scores + row * space.stride + place * space.segment;
-      block.poisoned[row] |= finish_segment(problem, space, target, maxima + row * maxima_stride + place, b, h,
-                                            start + row, begin, ranges[row]);
+      block.poisoned[row] |= finish_segment(space, limits_of(problem, b, h, start + picked[row]), target,
+                                            maxima + row * maxima_stride + place, begin, ranges[row]);
     }
   }
   return block;
@@ -407,27 +453,24 @@ static ScoredBlock score_block(const Problem &problem, const Workspace &space, i
 
 constexpr int64_t line_numbers = 64 / sizeof(Real);  // of a cache line
 
-static void forward_block(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t start,
-                          bool suspicious_keys) {
-  int rows = static_cast<int>(minimum(block_rows, problem.queries - start));
-  ScoredBlock block = score_block(problem, space, b, h, start, rows, suspicious_keys);
-  int64_t first_column = block.first * space.segment;
-  int64_t row_base = (b * problem.heads + h) * problem.queries + start;
-  int64_t blocks = (problem.queries + block_rows - 1) / block_rows;
-  int64_t block_index = (b * problem.heads + h) * blocks + start / block_rows;
-  const Real *value = at_row(problem.value, problem.value_stride, b, h / (problem.heads / problem.kv_heads), 0);
+// Solves some rows of a block from all of their scores.
+static ScoredBlock solve_block(const Problem &problem, const Workspace &space, Panels &panels, int64_t b, int64_t h,
+                               int64_t start, const int *picked, int rows, RowResult *results) {
+  const int64_t kv_head = h / (problem.heads / problem.kv_heads);
+  const StoredRows values = stored_rows(problem.value, problem.value_stride, stored_real, problem.value_dim, b, kv_head);
+  panels.pack_keys(problem, space, b, kv_head);
+  ScoredBlock block = score_block(problem, space, b, h, start, picked, rows, panels.suspicious);
   const Real *sink = problem.sinks ? problem.sinks + h : nullptr;
-  RowResult results[block_rows];
-  int64_t listed = 0, used = 0;
   // Where all rows are of one family, and of one that is cheap to evaluate, several are bounded at a time.
   const int64_t segments = block.last - block.first, apart = (space.segments + 1) * lanes;
   Family family = family_at(problem, b, h, start);
   const bool uniform = !problem.alpha || problem.alpha_stride[2] == 0;
   const bool together = uniform && (family.kind == two_kind || family.kind == three_halves_kind) && segments > 0;
   Bounds bounds[bound_rows];
+  int64_t listed = 0;
   for (int row = 0; row < rows; ++row) {
     Real *maxima = space.maxima + row * apart;
-    if (!uniform) family = family_at(problem, b, h, start + row);
+    if (!uniform) family = family_at(problem, b, h, start + picked[row]);
     if (together && row % bound_rows == 0) {
       const int64_t count = segments + (sink ? 1 : 0);
       for (int n = 0; n < bound_rows; ++n) {
@@ -443,27 +486,50 @@ static void forward_block(const Problem &problem, const Workspace &space, int64_
         bounds_of<three_halves_kind>(family, maxima, apart, count, bounds);
       }
     }
-    RowResult &result = results[row];
-    result = solve_row(space, family, space.scores + row * space.stride, maxima, segments, first_column, sink,
-                       block.poisoned[row], together ? bounds + row % bound_rows : nullptr, space.list_weights + listed,
-                       space.list_indices + listed);
-    if (!result.dense && result.state.count > 0) {
+    RowResult &result = results[picked[row]];
+    Real *scores = space.scores + row * space.stride;
+    result = solve_row(space, family, scores, maxima, segments, block.first * space.segment, sink,
+                       block.poisoned[row], together ? bounds + row % bound_rows : nullptr,
+                       space.list_weights + listed, space.list_indices + listed);
+    if (result.dense) {
+      result.weights = scores;
+    } else if (result.state.count > 0) {
       listed += result.state.count;
-      for (int32_t i = 0; i < result.state.count; ++i) {
-        if (result.indices[i] < 0) continue;
-        const Real *from = value + result.indices[i] * problem.value_stride[2];
-        for (int64_t d = 0; d < problem.value_dim; d += line_numbers) __builtin_prefetch(from + d);
+      for (int32_t n = 0; n < result.state.count; ++n) {
+        if (result.indices[n] >= 0) prefetch_row(values, result.indices[n]);
       }
     }
-    if (problem.states) {
-      keep_support(problem, result, block_index, used, block_rows * problem.support_per_row * 2);
-      problem.states[row_base + row] = result.state;
-    }
   }
+  return block;
+}
+
+// Keeps what the backward pass needs of some rows of a block. Rows of a block share their room, unless they come `alone`.
+static void keep_rows(const Problem &problem, int64_t b, int64_t h, int64_t start, const int *picked, int rows,
+                      bool alone, RowResult *results) {
+  const int64_t blocks = (problem.queries + block_rows - 1) / block_rows;
+  const int64_t block = (b * problem.heads + h) * blocks + start / block_rows;
+  const int64_t room = problem.support_per_row * 2, first = start % block_rows;
+  RowState *states = problem.states + (b * problem.heads + h) * problem.queries + start;
+  int64_t used = 0;
+  for (int n = 0; n < rows; ++n) {
+    const int row = picked[n];
+    if (alone) used = (first + row) * room;
+    keep_support(problem, results[row], block, used, alone ? used + room : block_rows * room);
+    states[row] = results[row].state;
+  }
+}
+
+// Reads out some rows of a block.
+static void read_block(const Problem &problem, const Workspace &space, int64_t b, int64_t h, int64_t start,
+                       const int *picked, int rows, const RowResult *results, const ScoredBlock &block) {
+  const int64_t row_base = (b * problem.heads + h) * problem.queries + start;
+  const int64_t kv_head = h / (problem.heads / problem.kv_heads), first_column = block.first * space.segment;
+  const StoredRows values = stored_rows(problem.value, problem.value_stride, stored_real, problem.value_dim, b, kv_head);
   const Real *dense_weights[block_rows];
   Real *dense_targets[block_rows], dense_factors[block_rows];
   int dense = 0;
-  for (int row = 0; row < rows; ++row) {
+  for (int n = 0; n < rows; ++n) {
+    const int row = picked[n];
     const RowResult &result = results[row];
     Real *target = at_row(problem.output, problem.output_stride, b, h, start + row);
     if (result.state.count == row_is_nan) {
@@ -471,48 +537,24 @@ static void forward_block(const Problem &problem, const Workspace &space, int64_
       continue;
     }
     if (result.dense) {
-      Real *weights = space.scores + row * space.stride;
       if (problem.dropout > 0.0) {
-        drop_dense(Dropout(problem, row_base + row), weights, (block.last - block.first) * space.segment,
+        drop_dense(Dropout(problem, row_base + row), result.weights, (block.last - block.first) * space.segment,
                    first_column);
       }
       fill(target, 0.0f, problem.value_dim);
-      dense_weights[dense] = weights;
+      dense_weights[dense] = result.weights;
       dense_factors[dense] = result.factor;
       dense_targets[dense++] = target;
       continue;
     }
     if (problem.dropout > 0.0) drop_list(Dropout(problem, row_base + row), result);
-    read_sparse(target, result.indices, result.weights, result.state.count, value, problem.value_stride[2],
-                problem.value_dim);
+    read_sparse(target, result.indices, result.weights, result.state.count, values);
   }
   if (dense) {
-    int64_t last = minimum(problem.keys, range_of(problem, start + rows - 1).last);
+    const Real *value = at_row(problem.value, problem.value_stride, b, kv_head, 0);
+    int64_t last = minimum(problem.keys, range_of(problem, start + picked[rows - 1]).last);
     read_dense(dense_weights, dense_targets, dense, value + first_column * problem.value_stride[2],
                problem.value_stride[2], 0, last - first_column, 0, problem.value_dim);
     for (int row = 0; row < dense; ++row) scale(dense_targets[row], dense_factors[row], problem.value_dim);
-  }
-}
-
-static void forward_worker(Shared *shared) {
-  const Problem &problem = *shared->problem;
-  Workspace space;
-  if (!space.prepare(shared, forward_mode)) return;
-  int64_t group = problem.heads / problem.kv_heads;
-  int64_t packed = -1;
-  bool suspicious = false;
-  for (int64_t task; (task = take_task(shared)) < shared->tasks;) {
-    int64_t head = task / shared->splits, split = task % shared->splits;
-    int64_t b = head / problem.kv_heads, kv_head = head % problem.kv_heads;
-    if (packed != head) {
-      const Real *key = at_row(problem.key, problem.key_stride, b, kv_head, 0);
-      suspicious = pack_panels(key, problem.key_stride[2], problem.keys, problem.head_dim, space.panels);
-      packed = head;
-    }
-    for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      for (int64_t start = split * block_rows; start < problem.queries; start += shared->splits * block_rows) {
-        forward_block(problem, space, b, h, start, suspicious);
-      }
-    }
   }
 }

@@ -26,13 +26,20 @@ typedef KernelsOf<Real> Kernels;
 // clang-format off: the order matters
 #include "matmul.hpp"
 #include "normalizer.hpp"
+#include "stored.hpp"
 #include "forward.hpp"
 #include "decode.hpp"
+#if !defined(HOPFIELD_DOUBLE)
+#include "screen.hpp"
+#include "quantize.hpp"
+#endif
+#include "screened.hpp"
 #include "backward.hpp"
 // clang-format on
 
-constexpr Kernels table = {forward_worker, decode_worker, decode_read_worker, backward_worker,
-                           reduce_worker,  bias_worker,   padded_keys,        lanes};
+constexpr Kernels table = {forward_worker,         decode_worker,      decode_read_worker, backward_worker,
+                           reduce_worker,          bias_worker,        screened_decode_worker,
+                           make_screen_worker,     add_to_screen,      padded_keys,        lanes};
 
 }  // namespace
 }  // namespace hopfield

@@ -10,10 +10,10 @@
 #include <immintrin.h>
 #define HOPFIELD_AVX2
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,bmi,bmi2,popcnt"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi,bmi2,popcnt"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2,fma,bmi,bmi2,popcnt")
+#pragma GCC target("avx2,fma,f16c,bmi,bmi2,popcnt")
 #endif
 #include "kernels.hpp"
 #if defined(__clang__)

@@ -272,39 +272,3 @@ static inline void add_scaled(Real *target, Real factor, const Real *source, int
     store_some(target + d, load_some(target + d, tail) + many * load_some(source + d, tail), tail);
   }
 }
-
-// target = sum over the support of weight * source[index]; an index below zero (the sink) has no vector.
-static inline void read_sparse(Real *target, const int32_t *indices, const Real *weights, int count,
-                               const Real *source, int64_t stride, int64_t columns) {
-  int64_t column = 0;
-  for (; column + 4 * lanes <= columns; column += 4 * lanes) {
-    Vector a{}, b{}, c{}, d{};
-    for (int i = 0; i < count; ++i) {
-      if (indices[i] < 0) continue;
-      const Real *from = source + indices[i] * stride + column;
-      Vector factor = spread(weights[i]);
-      a += factor * load(from);
-      b += factor * load(from + lanes);
-      c += factor * load(from + 2 * lanes);
-      d += factor * load(from + 3 * lanes);
-    }
-    store(target + column, a);
-    store(target + column + lanes, b);
-    store(target + column + 2 * lanes, c);
-    store(target + column + 3 * lanes, d);
-  }
-  for (; column < columns; column += lanes) {
-    int tail = static_cast<int>(minimum(lanes, columns - column));
-    Vector a{};
-    for (int i = 0; i < count; ++i) {
-      if (indices[i] < 0) continue;
-      const Real *from = source + indices[i] * stride + column;
-      a += spread(weights[i]) * (tail == lanes ? load(from) : load_some(from, tail));
-    }
-    if (tail == lanes) {
-      store(target + column, a);
-    } else {
-      store_some(target + column, a, tail);
-    }
-  }
-}

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "products/products.hpp"
+
 namespace hopfield {
 
 // Everything is compiled for float and for double: `Real`. Integers stored among them have the same width.
@@ -26,9 +28,34 @@ struct RowStateOf {
   IntegerOf<Real> offset;
 };
 
-constexpr int64_t decode_chunk = 1024;  // with few queries, keys of a task
+constexpr int64_t decode_rows = 16;     // up to this many queries that share keys, no packing pays
+constexpr int64_t decode_chunk = 1024;  // keys of a task then
 
 constexpr int32_t row_is_nan = -2;  // in RowStateOf::count
+
+// How a number of a key or value is stored.
+enum StoredKind { stored_real, stored_bfloat16, stored_float16 };
+
+// No screening; with the screen of the caller; with a screen that is made for this call, if that pays.
+enum Screening { never_screen, screen_given, screen_made };
+
+// What `counts` counts.
+enum Count { screened_keys, scored_keys, read_values, ordinary_rows, count_kinds };
+
+// An int8 copy of keys, as products/products.hpp describes it. Strides are over (batch, heads).
+template <class Code, class Scale, class Bound>
+struct ScreenOf {
+  Code *codes;
+  int64_t code_stride[2];
+  Scale *scales;  // bfloat16, of each key
+  int64_t scale_stride[2];
+  Bound *bounds;  // of each group of keys, `group_bounds` numbers
+  int64_t bound_stride[2];
+};
+
+// Of a group of keys: the largest norm of what rounding to codes left, in units of the scale; the largest norm of codes;
+// the largest scale.
+constexpr int64_t group_bounds = 3;
 
 // All fields have eight bytes; library.py packs them in this order.
 template <class Real>
@@ -77,6 +104,13 @@ struct ProblemOf {
   // Decode without a backward pass: the row of the keys and values at which each key is, or null if they are in order.
   const int64_t *places;
   int64_t places_stride;  // over the batch
+  // How the numbers of keys and values are stored; other than as `Real` only for decode without a backward pass.
+  int64_t key_kind, value_kind;
+  // The int8 copy of the keys, in float only. `screening` says whether to use it.
+  int64_t screening;
+  ScreenOf<const uint8_t, const uint16_t, const float> screen;
+  int64_t screen_first;  // place of the first key in it
+  int64_t *counts;       // null, or where to add up what was read: see Count
 };
 
 static_assert(sizeof(void *) == 8, "pointers are passed as 64-bit integers");
@@ -96,6 +130,26 @@ struct SharedOf {
   int32_t *pending;        // decode: chunks of a head that are not scored yet
   int32_t read_later;      // decode: dense rows are read in a phase of their own
   Real *partial;           // backward: gradients of key and value of the splits after the first
+  const Products *products;  // screening
+  int always;                // whether it pays or not
+  ScreenOf<uint8_t, uint16_t, float> made;  // the screen that is made for this call
+  const uint8_t *ordinary;   // decode: rows to compute, or null for all
+  // Screened decode: parts of the keys of a head, and the list that each row has after each part.
+  int64_t parts, part_keys;
+  bool wide;
+  Real *list_values, *list_errors;
+  int32_t *list_indices;
+  int32_t *list_counts;      // below zero: the row takes the ordinary way
+  uint8_t *took_ordinary;
+};
+
+// The keys to add to a screen. All fields have eight bytes; library.py packs them in this order.
+struct ScreenedKeys {
+  int64_t batch, heads, head_dim, first, last;  // places in the screen; those before `first` are there already
+  int64_t threads, kind;
+  const void *key;  // of place `first`
+  int64_t key_stride[3];
+  ScreenOf<uint8_t, uint16_t, float> screen;
 };
 
 // One table for every instruction set; the worker functions are run by all threads at once.
@@ -107,12 +161,17 @@ struct KernelsOf {
   void (*backward)(SharedOf<Real> *);
   void (*reduce)(SharedOf<Real> *);
   void (*bias)(SharedOf<Real> *);
+  void (*screened_decode)(SharedOf<Real> *);
+  void (*make_screen)(SharedOf<Real> *);
+  void (*add_to_screen)(const ScreenedKeys &keys, int64_t b, int64_t h);
   int64_t (*padded_keys)(int64_t keys);
   int64_t vector_lanes;
 };
 
-// Grow-only memory of the calling thread, given back when the thread ends; null when memory ran out.
-char *scratch(size_t bytes);
+// Grow-only memory of the calling thread, given back when the thread ends; null when memory ran out. What screens and
+// what takes the ordinary way have memory of their own, because many calls need only one.
+enum Slot { ordinary_slot, screen_slot, slots };
+char *scratch(size_t bytes, Slot slot);
 void release_large_scratch();
 
 static inline int64_t round_up(int64_t value,

@@ -49,6 +49,9 @@ static inline Integers count_lanes() {
 }
 
 static inline bool any(Integers condition) {
+#if defined(HOPFIELD_AVX2)
+  return !_mm256_testz_si256((__m256i)condition, (__m256i)condition);
+#endif
   for (int lane = 0; lane < lanes; ++lane) {
     if (condition[lane]) return true;
   }
@@ -72,6 +75,10 @@ static inline Vector larger(Vector a, Vector b) {
 static inline Real sum_of(Vector value) {
 #if defined(HOPFIELD_AVX512)
   return _mm512_reduce_add_ps((__m512)value);
+#elif defined(HOPFIELD_AVX2)
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128((__m256)value), _mm256_extractf128_ps((__m256)value, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 #else
   Real pairs[lanes / 2];
   for (int lane = 0; lane < lanes / 2; ++lane) pairs[lane] = value[lane] + value[lane + lanes / 2];
@@ -84,9 +91,59 @@ static inline Real sum_of(Vector value) {
 static inline Real largest_of(Vector value) {
 #if defined(HOPFIELD_AVX512)
   return _mm512_reduce_max_ps((__m512)value);
+#elif defined(HOPFIELD_AVX2)
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128((__m256)value), _mm256_extractf128_ps((__m256)value, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 #else
   Real result = value[0];
   for (int lane = 1; lane < lanes; ++lane) result = value[lane] > result ? value[lane] : result;
+  return result;
+#endif
+}
+
+// Lane i of the result is the sum of the lanes of sums[i].
+static inline Vector sum_each(const Vector *sums) {
+#if defined(HOPFIELD_AVX512)
+  __m512 quads[4];
+  for (int i = 0; i < 4; ++i) {
+    const Vector *s = sums + 4 * i;
+    __m512 a = (__m512)s[0], b = (__m512)s[1], c = (__m512)s[2], d = (__m512)s[3];
+    __m512d ab = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)));
+    __m512d cd = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d)));
+    __m512d even = _mm512_unpacklo_pd(ab, cd), odd = _mm512_unpackhi_pd(ab, cd);
+    quads[i] = _mm512_add_ps(_mm512_castpd_ps(even), _mm512_castpd_ps(odd));
+  }
+  __m512 low = _mm512_add_ps(_mm512_shuffle_f32x4(quads[0], quads[1], 0x44),
+                             _mm512_shuffle_f32x4(quads[0], quads[1], 0xee));
+  __m512 high = _mm512_add_ps(_mm512_shuffle_f32x4(quads[2], quads[3], 0x44),
+                              _mm512_shuffle_f32x4(quads[2], quads[3], 0xee));
+  return (Vector)_mm512_add_ps(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xdd));
+#elif defined(HOPFIELD_AVX2)
+  __m256 quads[2];
+  for (int i = 0; i < 2; ++i) {
+    const Vector *s = sums + 4 * i;
+    __m256 ab = _mm256_hadd_ps((__m256)s[0], (__m256)s[1]), cd = _mm256_hadd_ps((__m256)s[2], (__m256)s[3]);
+    quads[i] = _mm256_hadd_ps(ab, cd);
+  }
+  return (Vector)_mm256_add_ps(_mm256_permute2f128_ps(quads[0], quads[1], 0x20),
+                               _mm256_permute2f128_ps(quads[0], quads[1], 0x31));
+#else
+  Vector result;
+  for (int lane = 0; lane < lanes; ++lane) result[lane] = sum_of(sums[lane]);
+  return result;
+#endif
+}
+
+// Lanes 2 n and 2 n + 1 exchanged.
+static inline Vector swap_neighbours(Vector value) {
+#if defined(HOPFIELD_AVX512)
+  return (Vector)_mm512_permute_ps((__m512)value, 0xb1);
+#elif defined(HOPFIELD_AVX2)
+  return (Vector)_mm256_permute_ps((__m256)value, 0xb1);
+#else
+  Vector result;
+  for (int lane = 0; lane < lanes; ++lane) result[lane] = value[lane ^ 1];
   return result;
 #endif
 }
@@ -129,6 +186,13 @@ static inline int append(Real *values, int32_t *indices, Vector value, Integers 
 #if defined(HOPFIELD_AVX512)
   _mm512_storeu_ps(values, _mm512_maskz_compress_ps(static_cast<__mmask16>(bits), (__m512)value));
   _mm512_storeu_si512(indices, _mm512_maskz_compress_epi32(static_cast<__mmask16>(bits), (__m512i)index));
+  return __builtin_popcount(bits);
+#elif defined(HOPFIELD_AVX2)
+  const uint64_t wanted = _pdep_u64(bits, 0x0101010101010101ull) * 0xff;  // a byte for each lane
+  const __m128i order = _mm_cvtsi64_si128(static_cast<int64_t>(_pext_u64(0x0706050403020100ull, wanted)));
+  const __m256i lanes_in_order = _mm256_cvtepu8_epi32(order);
+  _mm256_storeu_ps(values, _mm256_permutevar8x32_ps((__m256)value, lanes_in_order));
+  _mm256_storeu_si256(reinterpret_cast<__m256i *>(indices), _mm256_permutevar8x32_epi32((__m256i)index, lanes_in_order));
   return __builtin_popcount(bits);
 #else
   int count = 0;
