@@ -18,6 +18,7 @@ _MODULE_OF = {
     "KeyScreen": "backends",
     "PolynomialMemory": "layers",
     "SparseHopfield": "layers",
+    "SparseHopfieldCache": "integration.cache",
     "SparseHopfieldConfig": "configuration",
     "SparseHopfieldCrossformerConfig": "models",
     "SparseHopfieldCrossformerForPrediction": "models",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .calibration.recipe import CalibrationOptions
     from .configuration import SparseHopfieldConfig
     from .functional import conjugate, energy, entmax, sparsemax
+    from .integration.cache import SparseHopfieldCache
     from .integration.convert import to_dense, to_sparse_hopfield
     from .layers import HopfieldMemory, PolynomialMemory, SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling
     from .models.crossformer.configuration_crossformer import SparseHopfieldCrossformerConfig

@@ -129,7 +129,7 @@ class KeyScreen:
             key = key if key.stride(-1) == 1 else key.contiguous()
             library.call_screen(key, self.codes, self.scales, self.bounds, self._last)
         else:
-            self._quantize(key.detach())
+            self._copy(key.detach())
         self._last = needed
 
     def crop(self, length: int) -> None:
@@ -196,7 +196,7 @@ class KeyScreen:
             new[:, :, : old.shape[2]] = old
             setattr(self, name, new)
 
-    def _quantize(self, key: Tensor) -> None:
+    def _copy(self, key: Tensor) -> None:
         """What the compiled core does in `quantize.hpp`, on any device."""
         precise = key.to(torch.promote_types(key.dtype, torch.float32))
         largest = precise.abs().amax(-1)

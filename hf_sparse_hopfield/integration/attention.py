@@ -16,7 +16,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from ..backends import RetrievalProblem
+from ..backends import KeyScreen, RetrievalProblem
 from ..backends.masks import canonical_mask, visible
 from ..configuration import SparseHopfieldConfig
 from ..observation import look_at, retrieve_with
@@ -26,6 +26,7 @@ from ..parallel.tensor import tensor_parallel_heads
 from ..retrieval import retrieve
 from . import uncalibrated
 from .binding import LayerRetrieval, check_current, resolve
+from .cache import screen_of
 from .families import Kind, uses_additive_masks
 from .keywords import ignored_keyword
 from .packing import Packing
@@ -159,6 +160,8 @@ def sparse_hopfield_attention_forward(
     seen = _visible(module, query, key, value, attention_mask, position_bias, is_causal, sliding_window, packing)
     if sinks is not None:
         seen = _with_sinks(query, seen, sinks)
+    elif retrieval is not None and seen.key is key and query.dtype == key.dtype:
+        seen.screen = screen_of(key)
     output, weights = _attend(module, retrieval, query, seen, options)
     return output, weights if sinks is None or weights is None else weights[..., :-1]
 
@@ -311,12 +314,14 @@ class _Visible:
     is_causal: bool
     sliding_window: int | None
     places: torch.Tensor | None = None  # of keys and values in a paged cache
+    screen: KeyScreen | None = None  # the int8 copy of the keys, from our own cache
 
     @property
     def limits(self) -> dict[str, Any]:
-        """The arguments of `retrieve` for what each query sees."""
-        names = ("mask", "bias", "is_causal", "sliding_window", "places")
-        return {name: getattr(self, name) for name in names if name != "places" or self.places is not None}
+        """The arguments of `retrieve` for what each query sees, and how it finds it."""
+        limits = {name: getattr(self, name) for name in ("mask", "bias", "is_causal", "sliding_window")}
+        own = {"places": self.places, "screen": self.screen}
+        return limits | {name: value for name, value in own.items() if value is not None}
 
     def stored(self, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values in the dtype of the queries: rotary embeddings in float32 leave the values in the model's."""

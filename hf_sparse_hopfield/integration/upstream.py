@@ -12,8 +12,8 @@ wrapped here, an `ImportError` names it.
 
 **Import hook.** [`install`] runs at `import hf_sparse_hopfield`. `import transformers` is lazy and loads neither torch nor
 modelling code, so registration waits for the modules in `_WAITING`: `transformers.modeling_utils` (attention),
-`transformers.models.auto.configuration_auto` (model types), two of `transformers.generation.continuous_batching`, the
-model manager of `transformers serve`, `transformers.trainer`, and `peft.auto`, the last of peft's modules that is needed.
+`transformers.models.auto.configuration_auto` (model types), `transformers.generation.utils` (the cache), two of
+`transformers.generation.continuous_batching`, the model manager of `transformers serve`, `transformers.trainer`, and `peft.auto`, the last of peft's modules that is needed.
 Considered: importing them at once, which costs seconds, and entry points, which transformers does not have.
 
 **Wrapped methods.** Public registries alone are not enough: a family that computes softmax itself accepts the name of our
@@ -30,6 +30,7 @@ calls the original and does nothing else.
 | `PreTrainedModel.save_pretrained` | saves under the model type `sparse_hopfield`: the checkpoint loads as sparse or not at all |
 | `PreTrainedModel.push_to_hub` | pushes with a model card |
 | `PreTrainedModel.load_adapter` | a base that `from_pretrained` loads for an adapter becomes sparse if the adapter records it |
+| `GenerationMixin._prepare_cache_for_generation` | a sparse model generates with a `SparseHopfieldCache` instead of the default cache |
 | `ContinuousBatchingManager.switch_to_cb_friendly_attn` | the original knows eager, sdpa and flash attention, and switches to flash attention where it is installed: a sparse model keeps its attention |
 | `ModelRunner.compute_batch` | tells the mask function that a continuous batch runs: it needs no mask |
 | `Trainer.init_hf_repo` | explains a Hub error before training starts |
@@ -65,6 +66,7 @@ calls the original and does nothing else.
 | `transformers.utils.output_capturing` | `_active_collector` | tell whether a model records attentions with hooks | `output_attentions` reaches only some attention modules |
 | `transformers.core_model_loading` | `_weight_conversions` | save weights under the names the model has, not those of the original checkpoint | `save_pretrained(save_original_format=False)` also drops the conversions of the model's parts, which loading applies |
 | `transformers.models.auto.auto_factory` | `_model_mapping` | find the Auto classes that load a model | none leads from an Auto class to its mapping |
+| `transformers.generation.utils` | `_prepare_cache_for_generation` | wrapped, see above | `generate(past_key_values=...)` is the user's; names of `cache_implementation` cannot be registered |
 | `transformers.trainer` | `_push_from_checkpoint` | wrapped, see above | `on_save` callbacks run after the push |
 | `transformers.trainer` | `_prepare_inputs` | move a batch to the device and dtype of the model | `accelerate.utils.send_to_device` does not cast for DeepSpeed |
 | `peft.auto` | `_BaseAutoPeftModel` | wrapped, see above | each `AutoPeftModelFor...` inherits the method from it |
@@ -178,6 +180,11 @@ def _register_adapters() -> None:
             wrap_method(getattr(sys.modules[module], class_name), name, make_wrapper)
 
 
+def _register_cache() -> None:
+    mixin = sys.modules["transformers.generation.utils"].GenerationMixin
+    wrap_method(mixin, "_prepare_cache_for_generation", _prepare_own_cache)
+
+
 def _register_continuous_batching() -> None:
     manager = sys.modules[f"{_CONTINUOUS_BATCHING}.continuous_api"].ContinuousBatchingManager
     wrap_method(manager, "switch_to_cb_friendly_attn", _keep_attention_in_batches)
@@ -197,6 +204,7 @@ _CONTINUOUS_BATCHING = "transformers.generation.continuous_batching"
 _WAITING: dict[str, Callable[[], None]] = {
     "transformers.modeling_utils": _register_attention,
     "transformers.models.auto.configuration_auto": _register_model_types,
+    "transformers.generation.utils": _register_cache,
     f"{_CONTINUOUS_BATCHING}.continuous_api": _register_continuous_batching,
     f"{_CONTINUOUS_BATCHING}.model_runner": _register_model_runner,
     _MODEL_MANAGER: _register_serving,
@@ -461,6 +469,23 @@ _MODEL_WRAPPERS = {
     "push_to_hub": _push_with_card,
     "load_adapter": _load_adapter_and_base,
 }
+
+
+def _prepare_own_cache(original: Method) -> Method:
+    def prepare_cache_for_generation(
+        self: "PreTrainedModel", generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        from .binding import has_bound_attention
+
+        given = model_kwargs.get("past_key_values")
+        result = original(self, generation_config, model_kwargs, *args, **kwargs)
+        if given is None and has_bound_attention(self):
+            from .cache import use_own_cache
+
+            use_own_cache(model_kwargs, self.config.get_text_config(decoder=True), generation_config.is_assistant)
+        return result
+
+    return prepare_cache_for_generation
 
 
 def _keep_attention_in_batches(original: Method) -> Method:

@@ -33,6 +33,7 @@ LIBRARY_MODULES = (
     "transformers.cache_utils",
     "transformers.configuration_utils",
     "transformers.core_model_loading",
+    "transformers.generation.utils",
     "transformers.initialization",
     "transformers.masking_utils",
     "transformers.modeling_utils",
@@ -209,6 +210,7 @@ def test_the_documented_methods_are_wrapped():
     batching = "transformers.generation.continuous_batching"
     wrapped.add((f"{batching}.continuous_api", "ContinuousBatchingManager", "switch_to_cb_friendly_attn"))
     wrapped.add((f"{batching}.model_runner", "ModelRunner", "compute_batch"))
+    wrapped.add(("transformers.generation.utils", "GenerationMixin", "_prepare_cache_for_generation"))
     documented = set(re.findall(r"^\| `(\w+\.\w+)` \| [^`|]", upstream.__doc__, re.MULTILINE))
     assert documented == {f"{owner}.{name}" for _, owner, name in wrapped}
     for module, owner, name in wrapped:
