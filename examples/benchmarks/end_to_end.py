@@ -1,8 +1,12 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Time a whole causal language model with dense (`sdpa`) and with sparse Hopfield attention: prefill, train step, decode.
 
+Each decodes with the cache that its `generate` uses. A cache longer than `--window` is filled window by window, without one
+seeing the others: its keys are real, and filling it takes no more than linear time.
+
 python examples/benchmarks/end_to_end.py --model path/to/SmolLM2-135M
 python examples/benchmarks/end_to_end.py --model path/to/model --alpha 1.5 --text corpus.txt --output results
+python examples/benchmarks/end_to_end.py --model path/to/model --decode 4096 32768 --only decode
 """
 
 import argparse
@@ -14,12 +18,14 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreTrainedModel
 
-import hf_sparse_hopfield  # noqa: F401  (registers the attention)
+from hf_sparse_hopfield import SparseHopfieldCache
 from hf_sparse_hopfield.benchmark import keep_freed_memory, time_interleaved
 from hf_sparse_hopfield.sample_inputs import read_text
 
 
-TARGETS = {"prefill": 1.2, "train step": 1.1, "decode": 1.15}
+# The least time of sdpa divided by ours; of decoding, by the number of cached tokens.
+TARGETS = {"prefill": 1.2, "train step": 1.1}
+DECODE_TARGETS = {4096: 1.3, 32768: 3.0}
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -32,7 +38,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--backend", default="auto", help="backend of the sparse attention")
     parser.add_argument("--prefill", type=int, default=2048, help="number of prefill tokens")
     parser.add_argument("--train", type=int, default=1024, help="number of tokens in the training step")
-    parser.add_argument("--decode", type=int, default=4096, help="number of cached tokens when decoding")
+    parser.add_argument("--decode", type=int, nargs="+", default=[4096], help="numbers of cached tokens when decoding")
+    parser.add_argument("--window", type=int, default=4096, help="tokens that are cached together")
+    parser.add_argument("--only", choices=["prefill", "train step", "decode"], help="measure this alone")
     parser.add_argument("--seconds", type=float, default=20.0, help="approximate time per measurement")
     parser.add_argument("--threads", type=int, help="number of torch threads")
     parser.add_argument("--output", type=Path, help="folder for the results")
@@ -57,7 +65,7 @@ def load(arguments: argparse.Namespace) -> dict[str, PreTrainedModel]:
 
 def token_ids(arguments: argparse.Namespace, vocabulary: int) -> torch.Tensor:
     """Return as many tokens as the longest measurement needs."""
-    count = max(arguments.prefill, arguments.train, arguments.decode) + 1
+    count = max(arguments.prefill, arguments.train, *arguments.decode) + 1
     if arguments.text is None:
         return torch.randint(vocabulary, (1, count), generator=torch.Generator().manual_seed(0))
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
@@ -88,11 +96,24 @@ def train_step(model: PreTrainedModel, ids: torch.Tensor) -> Callable[[], None]:
     return call
 
 
-def decode(model: PreTrainedModel, ids: torch.Tensor) -> Callable[[], None]:
+def fill(model: PreTrainedModel, ids: torch.Tensor, window: int) -> DynamicCache:
+    """The cache of a long prompt, made of windows that do not see each other."""
+    is_sparse = model.config._attn_implementation == "sparse_hopfield"
+    cache = (SparseHopfieldCache if is_sparse else DynamicCache)(config=model.config)
+    for start in range(0, ids.shape[1], window):
+        part = ids[:, start : start + window]
+        states = DynamicCache(config=model.config)
+        positions = torch.arange(start, start + part.shape[1])[None]
+        with torch.no_grad():
+            model.eval()(part, past_key_values=states, position_ids=positions, logits_to_keep=1)
+        for index, layer in enumerate(states.layers):
+            cache.update(layer.keys, layer.values, index)
+    return cache
+
+
+def decode(model: PreTrainedModel, ids: torch.Tensor, window: int) -> Callable[[], None]:
     """Decode one token after a long prompt."""
-    cache = DynamicCache(config=model.config)
-    with torch.no_grad():
-        model.eval()(ids[:, :-1], past_key_values=cache, logits_to_keep=1)
+    cache = fill(model, ids[:, :-1], window)
 
     def call() -> None:
         with torch.no_grad():
@@ -111,20 +132,21 @@ def main(argv: list[str] | None = None) -> int:
     models = load(arguments)
     ids = token_ids(arguments, models["sdpa"].config.vocab_size)
     results = {}
-    for name, task, length in (
-        ("prefill", prefill, arguments.prefill),
-        ("train step", train_step, arguments.train),
-        ("decode", decode, arguments.decode + 1),
-    ):
-        calls = {attention: task(model, ids[:, :length]) for attention, model in models.items()}
+    works = [("prefill", prefill, arguments.prefill, ()), ("train step", train_step, arguments.train, ())]
+    works += [("decode", decode, length + 1, (arguments.window,)) for length in arguments.decode]
+    for name, task, length, options in works:
+        if arguments.only not in (None, name):
+            continue
+        calls = {attention: task(model, ids[:, :length], *options) for attention, model in models.items()}
         times = time_interleaved(calls, arguments.seconds)
         ratio = times["sdpa"] / times["sparse_hopfield"]
-        results[name] = {"tokens": length, "ratio": ratio, "promised": TARGETS[name], **times}
+        target = DECODE_TARGETS.get(length - 1) if name == "decode" else TARGETS[name]
+        results[f"{name} {length}"] = {"tokens": length, "ratio": ratio, "target": target, **times}
         dense, sparse = (times[attention] * 1e3 for attention in models)
-        state = "met" if ratio >= TARGETS[name] else "MISSED"
+        state = "" if target is None else f" (target {target}: {'met' if ratio >= target else 'MISSED'})"
         print(
-            f"{name} {length}: sdpa {dense:.1f} ms, sparse_hopfield {sparse:.1f} ms, "
-            f"ratio {ratio:.2f} (target {TARGETS[name]}: {state})"
+            f"{name} {length}: sdpa {dense:.1f} ms, sparse_hopfield {sparse:.1f} ms, ratio {ratio:.2f}{state}",
+            flush=True,
         )
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)

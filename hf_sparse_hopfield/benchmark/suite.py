@@ -1,0 +1,165 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""The whole benchmark: what is timed, and the command."""
+
+import argparse
+import dataclasses
+import functools
+import json
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..backends.native import library
+from .bars import check_bars
+from .memory_search import search_records
+from .methods import method
+from .peak_memory import peak_memory
+from .reads import bytes_read
+from .report import markdown, plot
+from .timing import keep_freed_memory, measure
+from .work import Work
+
+
+def works(quick: bool = False) -> list[tuple[Work, list[str]]]:
+    """The work that the benchmark times, each with the methods to compare."""
+    ours, result = ["native", "unscreened", "blocked", "auto"], []
+    sizes = [(1, 12, 512), (4, 12, 1024), (1, 16, 2048), (1, 16, 4096)]
+    for kind in ("forward", "training"):
+        for batch, heads, length in sizes[:2] if quick else sizes:
+            for is_causal in (False, True):
+                for alpha in (2.0, 1.5):
+                    names = list(ours)
+                    if length <= 1024 and alpha == 2.0:
+                        names += ["eager softmax", "entmax"]
+                    result.append((Work(kind, batch, heads, length, alpha, 8, is_causal), names))
+        for alpha in () if quick else (2.0, 1.5):
+            result.append((Work(kind, 1, 8, 16384, alpha), ["native", "unscreened"]))
+        for length in (256, 1024) if quick else (256, 1024, 4096):
+            for alpha, support in ((1.5, length // 16), (2.0, length // 4), (1.2, 0), (2.0, 0)):
+                for is_causal in (False, True):
+                    names = ["auto", "native", "unscreened"] + (["blocked"] if length <= 1024 else [])
+                    result.append((Work(kind, 1, 8, length, alpha, support, is_causal), names))
+    return result + [(work, _decode_methods(work)) for work in decodes(quick)]
+
+
+def decodes(quick: bool = False) -> list[Work]:
+    """The decodes among them."""
+    result = []
+    for length in (4096,) if quick else (256, 1024, 4096, 16384, 65536):
+        settings = [(2.0, 8), (1.5, 8), (1.5, length // 16), (2.0, length // 4), (1.2, 0)]
+        result += [Work("decode", 1, 32, length, alpha, support, kv_heads=8) for alpha, support in settings]
+        if length >= 4096:
+            result += [Work("decode", 1, 32, length, alpha, 8, kv_heads=8, dtype="bfloat16") for alpha in (2.0, 1.5)]
+    return result
+
+
+def _decode_methods(work: Work) -> list[str]:
+    names = ["screened", "unscreened"]
+    return names if work.dtype == "bfloat16" or work.support > 8 else [*names, "blocked", "auto"]
+
+
+def lengths(quick: bool = False) -> list[tuple[Work, list[str]]]:
+    """The work that shows the cost against the length, each with the methods to compare."""
+    result = []
+    for kind in ("forward", "training"):
+        for length in (512, 1024, 2048) if quick else (512, 1024, 2048, 4096, 8192, 16384):
+            names = ["native", "blocked"] + (["eager softmax"] if length <= 2048 else [])
+            result.append((Work(kind, 1, 8, length, 2.0, 8, True), names))
+    return result
+
+
+def memory_records(quick: bool = False) -> list[dict]:
+    """Peak extra memory of each method."""
+    records = []
+    for kind in ("forward", "training"):
+        work = Work(kind, 1, 16, 1024 if quick else 4096)
+        for name in ("sdpa", "native", "unscreened", "blocked", "eager softmax", "entmax"):
+            if method(name, work) is not None:
+                records.append({**dataclasses.asdict(work), "method": name, "bytes": peak_memory(work, name)})
+    return records
+
+
+def has_vnni() -> bool:
+    """Whether the compiled core multiplies bytes with instructions made for it."""
+    return library.missing is None and "VNNI" in library.limit_level(-1)
+
+
+def _machine() -> str:
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        name = next(
+            (x.split(":")[1].strip() for x in info.read_text().splitlines() if x.startswith("model name")), name
+        )
+    level = "no compiled core" if library.missing else library.limit_level(-1)
+    return f"{name} ({level}), {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def run(quick: bool = False, seconds: float = 2.0, memory: bool = True, show: Callable[[str], None] = print) -> dict:
+    """
+    Run the whole benchmark.
+
+    Args:
+        quick (`bool`, *optional*, defaults to `False`): Small sizes only.
+        seconds (`float`, *optional*, defaults to 2.0): Approximate time of each measurement.
+        memory (`bool`, *optional*, defaults to `True`): Whether to measure memory as well.
+        show (`Callable`, *optional*, defaults to `print`): Called with a line for each result.
+    """
+    keep_freed_memory()
+    results: dict[str, Any] = {"machine": _machine(), "records": [], "lengths": []}
+    for name, todo in (("records", works(quick)), ("lengths", lengths(quick))):
+        for work, names in todo:
+            found = measure(work, names, seconds)
+            results[name] += found
+            figures = ", ".join(f"{r['method']} {r['ratio']:.2f}" for r in found if r["method"] != "sdpa")
+            base = found[0]["seconds"] * 1e3
+            show(f"{work.label}, alpha {work.alpha:g}, support {work.support or 'all'}: sdpa {base:.2f} ms; {figures}")
+    results["memory"] = memory_records(quick) if memory else []
+    results["reads"] = [read for work in decodes(quick) if work.support == 8 and (read := bytes_read(work))]
+    results["search"] = search_records(100_000 if quick else 1_000_000, seconds=5 * seconds)
+    results["bars"] = check_bars(results, has_vnni())
+    return results
+
+
+def run_and_write(arguments: argparse.Namespace) -> int:
+    """
+    Run the benchmark with the arguments of the command `bench` and write the results.
+
+    Returns:
+        `int`: Number of missed promises.
+    """
+    # with --json, stdout is reserved for the results
+    out = sys.stderr if arguments.json else sys.stdout
+    if arguments.threads is not None:
+        if arguments.threads < 1:
+            raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
+        torch.set_num_threads(arguments.threads)
+    results = run(arguments.quick, arguments.seconds, not arguments.no_memory, show=functools.partial(print, file=out))
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    (arguments.output / "attention.json").write_text(json.dumps(results, indent=1))
+    (arguments.output / "attention.md").write_text(markdown(results))
+    try:
+        plot(results, arguments.output / "attention.png")
+    except ImportError as error:
+        print(f"no plot: {error}", file=out)
+    print(file=out)
+    for bar in results["bars"]:
+        state = {True: "met   ", False: "MISSED", None: "-     "}[bar["met"]]
+        measured = "" if bar["measured"] is None else f", worst {bar['measured']:.2f} ({bar['where']})"
+        print(f"{state} {bar['text']} {bar['promised']}{measured}", file=out)
+    print(f"\nwritten to {arguments.output}/attention.json, .md and .png", file=out)
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+    return sum(bar["met"] is False for bar in results["bars"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command `bench` as a script; returns 0, or 1 with `--strict` if a promise was missed."""
+    from ..cli import bench
+    from ..cli.main import run_script
+
+    return run_script(bench, argv=sys.argv[1:] if argv is None else argv)

@@ -1,0 +1,28 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Times are medians of calls that take turns."""
+
+import time
+
+from hf_sparse_hopfield.benchmark import time_interleaved
+
+
+def test_times_are_medians_in_turns():
+    order = []
+    times = time_interleaved({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 1e-3)
+    assert order[:2] == ["a", "b"]  # once each before anything is timed
+    rounds = [tuple(order[i : i + 2]) for i in range(2, len(order), 2)]
+    assert len(rounds) >= 9 and all(set(names) == {"a", "b"} for names in rounds)
+    assert len(set(rounds)) == 2  # neither always comes after the other
+    assert set(times) == {"a", "b"}
+    assert all(t >= 0 for t in times.values())
+
+
+def test_slow_calls_are_taken_three_times():
+    calls = []
+
+    def slow():
+        calls.append("slow")
+        time.sleep(0.02)
+
+    time_interleaved({"slow": slow, "fast": lambda: calls.append("fast")}, 0.02)
+    assert calls.count("slow") == 1 + 3 and calls.count("fast") >= 1 + 9
