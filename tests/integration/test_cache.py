@@ -216,11 +216,13 @@ def test_default_of_generate():
 
 @needs_core
 def test_decoding_reads_the_copy():
+    model, tokens = sharpened(llama(), 40.0), prompt(1, 700)
+    cache = generate(model, tokens[:, :-1], max_new_tokens=1).past_key_values
     with library.counted_reads() as counts:
-        generate(sharpened(llama(), 40.0), prompt(1, 700), max_new_tokens=4)
+        generate(model, tokens, max_new_tokens=3, past_key_values=cache)
     # 3 steps, 2 layers, 2 heads of keys
     assert counts[3] == 0
-    assert counts[0] == sum(2 * 2 * (701 + step) for step in range(3))
+    assert counts[0] == sum(2 * 2 * (700 + step) for step in range(3))
 
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0, 1.0])
@@ -292,6 +294,7 @@ def test_other_caches_still_work():
 def test_without_the_copy():
     model, tokens = llama(), prompt(1, 600)
     cache = SparseHopfieldCache(config=model.config, screen=False)
+    generate(model, tokens[:, :-1], max_new_tokens=1, past_key_values=cache)
     with library.counted_reads() as counts:
         result = generate(model, tokens, past_key_values=cache)
     assert torch.equal(result.sequences, generate(model, tokens).sequences)

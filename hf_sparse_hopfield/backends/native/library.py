@@ -23,7 +23,7 @@ BLOCK_ROWS = 32
 DECODE_ROWS = 16  # up to this many queries that share keys, the core takes its decode way
 ROW_STATE = 4
 WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
-LEVELS = ("generic", "AVX2", "AVX-VNNI", "AVX-512", "AVX-512 VNNI")
+LEVELS = ("generic", "AVX2", "AVX-VNNI", "AVX-512", "AVX-512 VNNI", "NEON dot product")
 # How numbers of keys and values are stored, and what a call does about screening.
 KINDS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 2}
 NEVER_SCREEN, SCREEN_GIVEN, SCREEN_MADE = range(3)

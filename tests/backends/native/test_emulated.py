@@ -1,9 +1,10 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The tests of the compiled core, run on a core whose AVX-512 and VNNI instructions are emulated (`emulated.hpp`): every
-instruction set is tested on a processor that has only AVX2."""
+instruction set is tested on a processor that has only AVX2. Those of ARM are tested with qemu, without Python."""
 
 import platform
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,21 @@ def test_every_instruction_set_emulated(tmp_path):
     emulation = Path(__file__).with_name("emulated.hpp")
     build(tmp_path / "_core.so", "-O2", *instructions, "-include", str(emulation), source=source)
     run_tests(tmp_path / "_core.so", "not compile and not without_a_core")
+
+
+ARM_COMPILER, QEMU = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    ARM_COMPILER is None or QEMU is None, reason="needs g++-aarch64-linux-gnu and qemu-user (packages of Debian)"
+)
+@pytest.mark.parametrize(("processor", "level"), [("max", 5), ("cortex-a53", 0)])
+def test_arm_with_and_without_the_dot_product(tmp_path, processor, level):
+    sources = sorted(str(path) for path in SOURCE.rglob("*.cpp"))
+    check, program = str(Path(__file__).with_name("screen_check.cpp")), str(tmp_path / "screen_check")
+    flags = ("-std=c++17", "-O2", "-fopenmp", "-w", "-static", f"-I{SOURCE}")
+    subprocess.run([str(ARM_COMPILER), *flags, *sources, check, "-o", program], check=True, capture_output=True)
+    run = subprocess.run([str(QEMU), "-cpu", processor, program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.splitlines() == [f"instruction set {level}", "all alike"]

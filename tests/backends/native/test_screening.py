@@ -15,7 +15,7 @@ from hf_sparse_hopfield.backends import RetrievalProblem, RetrievalResult, nativ
 from hf_sparse_hopfield.backends.native import library
 
 from ..cases import Case, cases, check
-from .problems import needs_core, patterns, problem_of
+from .problems import in_double, needs_core, patterns, problem_of
 from .test_native import CORNERS
 
 
@@ -101,6 +101,19 @@ MORE_CORNERS = {
 @pytest.mark.parametrize("name", [*CORNERS, *MORE_CORNERS])
 def test_every_instruction_set(level, name, way):
     check(WAYS[way], (CORNERS | MORE_CORNERS)[name])
+
+
+@both_ways
+@pytest.mark.parametrize("keys", [650, 700])
+@pytest.mark.parametrize("seed", [0, 11, 27])
+def test_blocks_of_which_some_rows_are_dense(level, seed, keys, way):
+    """Rows of a block that take the ordinary way may see fewer keys than the last row of the block."""
+    torch.manual_seed(seed)
+    problem = problem_of(*patterns(1, 4, 33, keys, 17), alpha=1.3, is_causal=True)
+    with library.counted_reads() as counts:
+        output = WAYS[way](problem).output
+    assert 0 < counts[3] < 4 * 33  # some
+    torch.testing.assert_close(output.double(), reference.run(in_double(problem)).output, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)

@@ -9,6 +9,9 @@
 #endif
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #if defined(_WIN32)
@@ -29,6 +32,7 @@ const Products *avx2_products();
 const Products *avx_vnni_products();
 const Products *avx512_products();
 const Products *avx512_vnni_products();
+const Products *neon_dot_products();
 
 namespace {
 
@@ -56,8 +60,8 @@ struct Scratch {
 
 thread_local Scratch thread_scratch[slots];
 
-// Instruction sets. A processor with one of the last two has all before it but AVX-VNNI, which is for tests.
-enum Level { generic_level, avx2_level, avx_vnni_level, avx512_level, avx512_vnni_level };
+// Instruction sets. A processor with a later one of x86 has all before it, but perhaps AVX-VNNI.
+enum Level { generic_level, avx2_level, avx_vnni_level, avx512_level, avx512_vnni_level, neon_dot_level };
 
 int forced_level = -1;     // for tests
 int always_screening = 0;  // for tests: screens whether that pays or not
@@ -73,6 +77,10 @@ int supported_level() {
     return __builtin_cpu_supports("avx512vnni") ? avx512_vnni_level : avx512_level;
   }
   return has_avx_vnni() ? avx_vnni_level : avx2_level;
+#elif defined(__aarch64__) && defined(__linux__)
+  return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? neon_dot_level : generic_level;
+#elif defined(__aarch64__) && defined(__APPLE__)
+  return neon_dot_level;  // since the first of them
 #else
   return generic_level;
 #endif
@@ -84,8 +92,10 @@ int usable_level() {
   if (forced < 0 || forced >= level) return level;
 #if defined(__x86_64__) && defined(__GNUC__)
   if (forced == avx_vnni_level && !has_avx_vnni()) return avx2_level;
-#endif
   return forced;
+#else
+  return generic_level;
+#endif
 }
 
 void *aligned(void *memory) { return reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(memory) + 63) / 64 * 64); }
@@ -97,8 +107,8 @@ template <>
 const KernelsOf<float> *choose_kernels() {
   const int level = usable_level();
   const KernelsOf<float> *kernels = nullptr;
-  if (level >= avx512_level) kernels = avx512_kernels();
-  else if (level >= avx2_level) kernels = avx2_kernels();
+  if (level == avx512_level || level == avx512_vnni_level) kernels = avx512_kernels();
+  if (level == avx2_level || level == avx_vnni_level) kernels = avx2_kernels();
   return kernels ? kernels : generic_kernels();
 }
 
@@ -110,7 +120,7 @@ const KernelsOf<double> *choose_kernels() {
 
 const Products *choose_products() {
   const Products *(*const by_level[])() = {generic_products, avx2_products, avx_vnni_products, avx512_products,
-                                           avx512_vnni_products};
+                                           avx512_vnni_products, neon_dot_products};
   const Products *products = by_level[usable_level()]();
   return products ? products : generic_products();
 }

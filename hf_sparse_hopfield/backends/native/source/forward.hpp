@@ -552,7 +552,8 @@ static void read_block(const Problem &problem, const Workspace &space, int64_t b
   }
   if (dense) {
     const Real *value = at_row(problem.value, problem.value_stride, b, kv_head, 0);
-    int64_t last = minimum(problem.keys, range_of(problem, start + picked[rows - 1]).last);
+    // The rows that were scored, which may be some of these only, see no keys behind.
+    const int64_t last = minimum(problem.keys, block.last * space.segment);
     read_dense(dense_weights, dense_targets, dense, value + first_column * problem.value_stride[2],
                problem.value_stride[2], 0, last - first_column, 0, problem.value_dim);
     for (int row = 0; row < dense; ++row) scale(dense_targets[row], dense_factors[row], problem.value_dim);

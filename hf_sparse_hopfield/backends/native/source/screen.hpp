@@ -462,8 +462,10 @@ static int64_t pass_through(const Problem &problem, const Products &products, bo
                          const ScreenSpace &space, int64_t first_group, int64_t last_group, int64_t last_place,
                          bool uniform) {
   int64_t read = 0;
-  for (int64_t group = last_group - 1; group >= first_group; --group) {
-    const int64_t place = group * group_keys, slot = group - first_group;
+  // To look, the last group comes first, because a causal model looks at it most; else in the order of memory.
+  const int64_t groups = last_group - first_group, turn = look ? groups - 1 : 0;
+  for (int64_t n = 0; n < groups; ++n) {
+    const int64_t slot = (n + turn) % groups, group = first_group + slot, place = group * group_keys;
     int from = count, to = 0;
     for (int r = 0; r < count; ++r) {
       if (!goes_through(rows[r], place)) continue;
