@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from .backends import RetrievalProblem, select_backend
+from .backends import RetrievalProblem
+from .backends.registry import find_backend
 from .observed_problems import Setting, per_head
 from .retrieval import canonical, retrieve
 from .retrieval_parameters import RetrievalParameters
@@ -228,7 +229,7 @@ class Look:
         else:
             beta, alpha = (per_head(_own(setting, heads), problem) for setting in settings)
             problem = dataclasses.replace(problem, beta=problem.beta * beta, alpha=alpha)
-        result = select_backend(problem, backend)[0].run(problem)
+        result = find_backend(problem, backend).run(problem)
         return (result.output, result.weights) if problem.return_weights else result.output
 
 
@@ -288,7 +289,9 @@ def retrieve_with(
     look = look_at(parameters)
     if look is not None:
         return look.retrieve(query, key, value, factor=factor, heads=heads, **options)
-    beta, alpha = (_own(setting, heads) for setting in parameters(torch.promote_types(query.dtype, torch.float32)))
+    beta, alpha = parameters(torch.float64 if query.dtype == torch.float64 else torch.float32)
+    if heads is not None:
+        beta, alpha = heads.take(beta), heads.take(alpha)
     if not (isinstance(factor, float) and factor == 1.0):
         beta = beta * factor
     return retrieve(query, key, value, beta=beta, alpha=alpha, **options)

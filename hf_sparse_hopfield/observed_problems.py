@@ -5,8 +5,9 @@ import dataclasses
 
 import torch
 
-from .backends import RetrievalProblem, RetrievalResult, select_backend
+from .backends import RetrievalProblem, RetrievalResult
 from .backends.masks import visible
+from .backends.registry import find_backend
 
 
 Setting = float | torch.Tensor
@@ -36,7 +37,7 @@ def evaluate(
     problem = dataclasses.replace(
         problem, beta=problem.beta * beta, alpha=alpha, return_weights=return_weights, return_trace=False
     )
-    return select_backend(problem, backend)[0].run(problem)
+    return find_backend(problem, backend).run(problem)
 
 
 def evaluate_weights(problem: RetrievalProblem, beta: Setting, alpha: Setting) -> torch.Tensor:

@@ -11,18 +11,20 @@ import torch
 from .backends import KeyScreen, RetrievalProblem, RetrievalResult, select_backend
 from .backends.masks import canonical_mask
 from .backends.places import at_places
+from .backends.registry import find_backend
 from .checks import check_flag, check_integer
 from .functional.checks import check_alpha, check_beta
 
 
 logger = logging.getLogger(__name__)
 
+_LARGEST = sys.float_info.max
 
-def _check_tensor(name: str, tensor: torch.Tensor, axes: str) -> None:
-    if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
-        raise TypeError(f"{name} must be a floating point tensor, got {getattr(tensor, 'dtype', type(tensor))}.")
-    if tensor.ndim != 4:
-        raise ValueError(f"{name} must have the four dimensions {axes}, got shape {tuple(tensor.shape)}.")
+_AXES = {
+    "query": "(batch, heads, queries, head_dim)",
+    "key": "(batch, kv_heads, keys, head_dim)",
+    "value": "(batch, kv_heads, keys, value_dim)",
+}
 
 
 def _common_batch(query: int, key: int, value: int) -> int:
@@ -31,20 +33,23 @@ def _common_batch(query: int, key: int, value: int) -> int:
 
 
 def _check_tensors(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-    _check_tensor("query", query, "(batch, heads, queries, head_dim)")
-    _check_tensor("key", key, "(batch, kv_heads, keys, head_dim)")
-    _check_tensor("value", value, "(batch, kv_heads, keys, value_dim)")
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, torch.Tensor) or not tensor.dtype.is_floating_point:
+            raise TypeError(f"{name} must be a floating point tensor, got {getattr(tensor, 'dtype', type(tensor))}.")
+        if tensor.ndim != 4:
+            raise ValueError(f"{name} must have the four dimensions {_AXES[name]}, got shape {tuple(tensor.shape)}.")
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(f"query, key and value must share one dtype, got {query.dtype}, {key.dtype}, {value.dtype}.")
-    heads, head_dim = query.shape[1], query.shape[3]
-    _, kv_heads, keys, key_dim = key.shape
-    batch = _common_batch(query.shape[0], key.shape[0], value.shape[0])
-    if key.shape[0] not in (1, batch) or (kv_heads, keys) != value.shape[1:3]:
+    query_batch, heads, _, head_dim = query.shape
+    key_batch, kv_heads, keys, key_dim = key.shape
+    value_batch, value_heads, values, _ = value.shape
+    batch = _common_batch(query_batch, key_batch, value_batch)
+    if key_batch not in (1, batch) or kv_heads != value_heads or keys != values:
         raise ValueError(
             f"key of shape {tuple(key.shape)} and value of shape {tuple(value.shape)} must agree in batch (or have "
             "a batch of 1), heads and keys."
         )
-    if query.shape[0] not in (1, batch) or head_dim != key_dim:
+    if query_batch not in (1, batch) or head_dim != key_dim:
         raise ValueError(
             f"query of shape {tuple(query.shape)} and key of shape {tuple(key.shape)} must agree in batch (or have "
             "a batch of 1) and head_dim."
@@ -55,10 +60,9 @@ def _check_tensors(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) 
 
 def _broadcast_batch(problem: RetrievalProblem) -> None:
     """Expand a batch of 1, as SDPA does. Nothing is copied."""
-    batches = (problem.query.shape[0], problem.key.shape[0], problem.value.shape[0])
-    if not batches[0] == batches[1] == batches[2]:
-        for name in ("query", "key", "value"):
-            setattr(problem, name, getattr(problem, name).expand(_common_batch(*batches), -1, -1, -1))
+    batch = _common_batch(problem.query.shape[0], problem.key.shape[0], problem.value.shape[0])
+    for name in ("query", "key", "value"):
+        setattr(problem, name, getattr(problem, name).expand(batch, -1, -1, -1))
 
 
 def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Tensor) -> float | torch.Tensor:
@@ -67,7 +71,7 @@ def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Te
         return float(setting)
     batch, heads, queries, _ = query.shape
     shape = setting.shape
-    if setting.ndim <= 1:
+    if len(shape) <= 1:
         setting = setting.reshape(1, -1, 1, 1)
     if setting.ndim != 4 or any(
         s not in (1, n) for s, n in zip(setting.shape, (batch, heads, queries, 1), strict=True)
@@ -76,7 +80,7 @@ def _canonical_setting(name: str, setting: float | torch.Tensor, query: torch.Te
             f"{name} of shape {tuple(shape)} must be a scalar, hold one value per head ({heads},), or broadcast to "
             f"(batch, heads, queries, 1) = {(batch, heads, queries, 1)}."
         )
-    return setting.to(query.device)
+    return setting if setting.device == query.device else setting.to(query.device)
 
 
 def _check_number(name: str, value: float, least: float, most: float, meaning: str) -> None:
@@ -87,16 +91,33 @@ def _check_number(name: str, value: float, least: float, most: float, meaning: s
         raise ValueError(f"{name} must be {meaning}, got {value!r}.")
 
 
+def _options_are_plain(problem: RetrievalProblem) -> bool:
+    """Whether the options are as most calls have them, of the right types and within their limits: one look at all."""
+    return (
+        type(problem.steps) is int
+        and problem.steps > 0
+        and type(problem.scaling) is type(problem.tolerance) is type(problem.dropout) is float
+        and -_LARGEST <= problem.scaling <= _LARGEST
+        and 0.0 <= problem.tolerance <= _LARGEST
+        and 0.0 <= problem.dropout <= 1.0
+        and type(problem.is_causal) is bool
+        and problem.softcap is problem.sliding_window is problem.sinks is None
+        and not problem.return_trace
+    )
+
+
 def _check_options(problem: RetrievalProblem) -> None:
     check_integer("steps", problem.steps)
-    largest = sys.float_info.max
-    _check_number("tolerance", problem.tolerance, 0, largest, "a finite number of at least 0 (0: no row stops early)")
+    _check_number("tolerance", problem.tolerance, 0, _LARGEST, "a finite number of at least 0 (0: no row stops early)")
     _check_number("dropout", problem.dropout, 0, 1, "a probability in [0, 1]")
     check_flag("is_causal", problem.is_causal)
-    if problem.scaling is not None:
-        _check_number("scaling", problem.scaling, -largest, largest, "a finite float (tensors go into beta)")
+    _check_number("scaling", problem.scaling, -_LARGEST, _LARGEST, "a finite float (tensors go into beta)")
     if problem.softcap is not None:
-        _check_number("softcap", problem.softcap, sys.float_info.min, largest, "a positive finite float or None")
+        _check_number("softcap", problem.softcap, sys.float_info.min, _LARGEST, "a positive finite float or None")
+    if problem.return_trace and (problem.softcap is not None or problem.scaling <= 0):
+        raise ValueError(
+            "return_trace needs scaling > 0 and no softcap: otherwise retrieval does not descend an energy."
+        )
     window = problem.sliding_window
     check_integer("sliding_window", window, optional=True)
     if window is not None and not problem.is_causal:
@@ -137,7 +158,7 @@ def _check_screen(problem: RetrievalProblem) -> None:
         raise TypeError(f"screen must be a KeyScreen or a bool, got {type(screen).__name__}.")
     if problem.places is not None:
         raise ValueError("screen and places do not go together: bring the keys together first.")
-    if screen.shape != key.shape or screen.device != key.device:
+    if not screen.fits(key):
         raise ValueError(
             f"screen of keys of shape {tuple(screen.shape)} on {screen.device} does not fit key of shape "
             f"{tuple(key.shape)} on {key.device}."
@@ -174,30 +195,31 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     (0.5, torch.Size([1, 2, 1, 1]))
     ```
     """
-    _check_tensors(problem.query, problem.key, problem.value)
-    _broadcast_batch(problem)
-    query, key = problem.query, problem.key
+    query, key, value = problem.query, problem.key, problem.value
+    _check_tensors(query, key, value)
+    if not query.shape[0] == key.shape[0] == value.shape[0]:
+        _broadcast_batch(problem)
+        query, key = problem.query, problem.key
     if problem.places is not None:
         _check_places(problem)
-    if not isinstance(problem.screen, bool):
+    if type(problem.screen) is not bool:
         _check_screen(problem)
-    check_alpha(problem.alpha)
-    check_beta(problem.beta)
-    _check_options(problem)
-    scaling = problem.scaling
-    if scaling is None:
-        scaling = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
-    if problem.return_trace and (problem.softcap is not None or scaling <= 0):
-        raise ValueError(
-            "return_trace needs scaling > 0 and no softcap: otherwise retrieval does not descend an energy."
+    alpha, beta = problem.alpha, problem.beta
+    if type(alpha) is not float or not 1.0 <= alpha <= 2.0:
+        check_alpha(alpha)
+        problem.alpha = _canonical_setting("alpha", alpha, query)
+    if type(beta) is not float or not 0.0 < beta < _LARGEST:
+        check_beta(beta)
+        problem.beta = _canonical_setting("beta", beta, query)
+    if problem.scaling is None:
+        problem.scaling = 1 / math.sqrt(query.shape[3]) if query.shape[3] else 1.0
+    if not _options_are_plain(problem):
+        _check_options(problem)
+        problem.scaling, problem.tolerance, problem.dropout = (
+            float(problem.scaling),
+            float(problem.tolerance),
+            float(problem.dropout),
         )
-    problem.scaling, problem.tolerance, problem.dropout = (
-        float(scaling),
-        float(problem.tolerance),
-        float(problem.dropout),
-    )
-    problem.beta = _canonical_setting("beta", problem.beta, query)
-    problem.alpha = _canonical_setting("alpha", problem.alpha, query)
     if problem.mask is not None or problem.bias is not None:
         shape = (*query.shape[:3], key.shape[2] if problem.places is None else problem.places.shape[1])
         problem.mask, problem.bias = canonical_mask(problem.mask, problem.bias, shape)
@@ -313,9 +335,9 @@ def retrieve(
         screen,
     )
     canonical(problem)
-    chosen, reason = select_backend(problem, backend)
-    if not torch.compiler.is_compiling():
-        logger.debug("retrieve uses backend %s: %s", chosen.name, reason)
+    chosen = find_backend(problem, backend)
+    if not torch.compiler.is_compiling() and logger.isEnabledFor(logging.DEBUG):
+        logger.debug("retrieve uses backend %s: %s", *_explained(problem, backend))
     if places is not None and not chosen.reads_places:
         _bring_together(problem)
     result = chosen.run(problem)
@@ -347,5 +369,9 @@ def explain_backend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     ```
     """
     name = options.pop("backend", "auto")
-    chosen, reason = select_backend(canonical(RetrievalProblem(query, key, value, **options)), name)
-    return f"{chosen.name}: {reason}"
+    return ": ".join(_explained(canonical(RetrievalProblem(query, key, value, **options)), name))
+
+
+def _explained(problem: RetrievalProblem, backend: str) -> tuple[str, str]:
+    chosen, reason = select_backend(problem, backend)
+    return chosen.name, reason

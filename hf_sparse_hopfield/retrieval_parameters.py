@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from .checks import check_integer, is_number
-from .functional.checks import check_alpha, check_beta
+from .functional.checks import as_valid, check_alpha, check_beta
 
 
 Numbers = float | tuple[float, ...]  # one for all heads, or one per head
@@ -258,7 +258,7 @@ class RetrievalParameters(nn.Module):
             return self._head_tensor(name, buffer.device, torch.promote_types(dtype, torch.float32))
         # DistributedDataParallel copies rank 0's buffers in place before each forward. `.data` hides that from autograd,
         # which would otherwise refuse the backward pass of an earlier forward. A traced graph has no such copies.
-        return buffer if torch.compiler.is_compiling() else buffer.data
+        return buffer if torch.compiler.is_compiling() else as_valid(buffer.data)
 
     @property
     def beta(self) -> float | torch.Tensor:

@@ -15,7 +15,7 @@ def can_bypass_dispatcher(*tensors: float | Tensor | None) -> bool:
     longer than a short retrieval.
 
     Args:
-        *tensors (`torch.Tensor`, *optional*): The inputs of the computation; anything that is not a tensor is ignored.
+        *tensors (`torch.Tensor` or `float`, *optional*): The inputs of the computation.
 
     Example:
 
@@ -35,7 +35,7 @@ def can_bypass_dispatcher(*tensors: float | Tensor | None) -> bool:
         return False
     watched = torch.is_grad_enabled()
     for tensor in tensors:
-        if not isinstance(tensor, Tensor):
+        if tensor is None or isinstance(tensor, float):
             continue
         if type(tensor) not in _PLAIN_TYPES or tensor.is_meta or (watched and tensor.requires_grad):
             return False

@@ -25,6 +25,7 @@ in passes over the keys (`native/source/screen.hpp`).
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -76,6 +77,7 @@ class KeyScreen:
         self.head_dim = width
         self.first = 0  # place of the first key: those before it were dropped
         self._last = 0
+        self._layout: tuple[int, ...] = ()
         self.codes = key.new_empty((batch, heads, 0, -(-width // 4), TILE_KEYS, 4), dtype=torch.uint8)
         self.scales = key.new_empty((batch, heads, 0), dtype=torch.bfloat16)
         self.bounds = key.new_empty((batch, heads, 0, 3), dtype=torch.float32)
@@ -84,6 +86,9 @@ class KeyScreen:
 
     def __len__(self) -> int:
         return self._last - self.first
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_layout": ()}  # a copy has addresses of its own
 
     def __repr__(self) -> str:
         return f"KeyScreen(shape={tuple(self.shape)}, nbytes={self.nbytes})"
@@ -103,6 +108,22 @@ class KeyScreen:
         """Memory of the copy in bytes, including room for keys to come."""
         return self.codes.nbytes + self.scales.nbytes + self.bounds.nbytes
 
+    def fits(self, key: Tensor) -> bool:
+        """Whether keys have the shape and the device of those in the copy."""
+        batch, heads, count, width = key.shape
+        own_batch, own_heads, _ = self.scales.shape
+        same = (
+            count == self._last - self.first and heads == own_heads and width == self.head_dim and batch == own_batch
+        )
+        return same and key.device == self.scales.device
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """Addresses and strides of the copy, for the compiled core."""
+        if not self._layout:
+            self._layout = library.screen_layout(self.codes, self.scales, self.bounds)
+        return self._layout
+
     def append(self, key: Tensor) -> None:
         """
         Add keys behind those that are there.
@@ -117,19 +138,20 @@ class KeyScreen:
                 f"key of shape {tuple(key.shape)} on {key.device} does not continue keys of batch, heads and head_dim "
                 f"{expected} on {self.device}."
             )
+        self.extend(key.detach())
+
+    def extend(self, key: Tensor) -> None:
+        """[`~KeyScreen.append`] without its checks, for a cache that appends to its own keys at every token."""
         count = key.shape[2]
-        if not count or not key.numel():
-            self._last += count
-            return
         needed = self._last + count
         if needed > self.scales.shape[2]:
             self._reserve(max(needed, self.scales.shape[2] * 3 // 2))
-        if library.missing is None and key.device.type == "cpu" and key.dtype in _NATIVE:
-            key = key.detach()
-            key = key if key.stride(-1) == 1 else key.contiguous()
-            library.call_screen(key, self.codes, self.scales, self.bounds, self._last)
-        else:
-            self._copy(key.detach())
+        if key.numel():
+            if library.missing is None and key.device.type == "cpu" and key.dtype in _NATIVE:
+                key = key if key.stride(3) == 1 else key.contiguous()
+                library.call_screen(key, self.layout, self._last)
+            else:
+                self._copy(key)
         self._last = needed
 
     def crop(self, length: int) -> None:
@@ -166,7 +188,7 @@ class KeyScreen:
         """
         indices = indices.to(self.device)
         selected = object.__new__(KeyScreen)
-        selected.head_dim, selected.first, selected._last = self.head_dim, self.first, self._last
+        selected.head_dim, selected.first, selected._last, selected._layout = self.head_dim, self.first, self._last, ()
         for name in ("codes", "scales", "bounds"):
             setattr(selected, name, getattr(self, name).index_select(0, indices))
         return selected
@@ -181,7 +203,7 @@ class KeyScreen:
         if torch.device(device) == self.device:
             return self
         moved = object.__new__(KeyScreen)
-        moved.head_dim, moved.first, moved._last = self.head_dim, self.first, self._last
+        moved.head_dim, moved.first, moved._last, moved._layout = self.head_dim, self.first, self._last, ()
         for name in ("codes", "scales", "bounds"):
             setattr(moved, name, getattr(self, name).to(device, non_blocking=True))
         return moved
@@ -195,6 +217,7 @@ class KeyScreen:
             new = old.new_empty((*old.shape[:2], room, *old.shape[3:]))
             new[:, :, : old.shape[2]] = old
             setattr(self, name, new)
+        self._layout = ()
 
     def _copy(self, key: Tensor) -> None:
         """What the compiled core does in `quantize.hpp`, on any device."""

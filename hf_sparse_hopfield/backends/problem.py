@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .key_screen import KeyScreen
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class RetrievalProblem:
     """
     One retrieval. [`~hf_sparse_hopfield.retrieval.canonical`] checks it and reduces it to the few forms described

@@ -32,9 +32,36 @@ def available_backends() -> list[str]:
     return [backend.name for backend in BACKENDS]
 
 
+def find_backend(problem: RetrievalProblem, name: str = "auto") -> Backend:
+    """
+    The backend for a problem.
+
+    Args:
+        problem ([`RetrievalProblem`]): The problem, in canonical form.
+        name (`str`, *optional*, defaults to `"auto"`): The name of a backend, or `"auto"` for the first that applies.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.backends import RetrievalProblem
+    >>> from hf_sparse_hopfield.backends.registry import find_backend
+
+    >>> find_backend(RetrievalProblem(*torch.randn(3, 1, 2, 5, 4), scaling=0.5, alpha=1.0)).name
+    'dense'
+    ```
+    """
+    if name != "auto":
+        return _backend_called(name, problem)
+    for backend in BACKENDS:
+        if backend.refusal(problem) is None:
+            return backend
+    raise RuntimeError("no backend serves this call.")  # `reference` never refuses
+
+
 def select_backend(problem: RetrievalProblem, name: str = "auto") -> tuple[Backend, str]:
     """
-    Choose the backend for a problem.
+    The backend for a problem, and why it is chosen.
 
     Args:
         problem ([`RetrievalProblem`]): The problem, in canonical form.
@@ -55,16 +82,12 @@ def select_backend(problem: RetrievalProblem, name: str = "auto") -> tuple[Backe
     ('dense', 'the first choice applies')
     ```
     """
+    chosen = find_backend(problem, name)
     if name != "auto":
-        return _backend_called(name, problem), "asked for by name"
-    refusals: list[str] = []
-    for candidate in BACKENDS:
-        refusal = candidate.refusal(problem)
-        if refusal is None:
-            reason = f"the first that applies ({'; '.join(refusals)})" if refusals else "the first choice applies"
-            return candidate, reason
-        refusals.append(f"{candidate.name}: {refusal}")
-    raise RuntimeError(f"no backend serves this call: {'; '.join(refusals)}.")  # `reference` never refuses
+        return chosen, "asked for by name"
+    before = BACKENDS[: BACKENDS.index(chosen)]
+    refusals = "; ".join(f"{backend.name}: {backend.refusal(problem)}" for backend in before)
+    return chosen, f"the first that applies ({refusals})" if refusals else "the first choice applies"
 
 
 def _backend_called(name: str, problem: RetrievalProblem) -> Backend:

@@ -8,13 +8,31 @@ import torch
 from ..checks import is_number
 
 
+_VALID = "sparse_hopfield_valid"
+
+
+def as_valid(setting: torch.Tensor) -> torch.Tensor:
+    """
+    Mark alpha or beta as valid, so that no check looks at its values again: that takes longer than a short retrieval.
+
+    Args:
+        setting (`torch.Tensor`): Values that are in their range by construction. Do not write others into it.
+
+    Returns:
+        `torch.Tensor`: The same tensor.
+    """
+    if not torch.compiler.is_compiling():
+        vars(setting)[_VALID] = True
+    return setting
+
+
 def check_alpha(alpha: float | torch.Tensor) -> None:
     """Raise an error if alpha is not a number or not in [1, 2]."""
     if isinstance(alpha, torch.Tensor):
         if not alpha.is_floating_point():
             raise TypeError(f"alpha must be a float or a floating point tensor, got a tensor of dtype {alpha.dtype}.")
         # Reading values from an accelerator would stall it, and under torch.compile there are no values.
-        if torch.compiler.is_compiling() or alpha.device.type != "cpu" or alpha.numel() == 0:
+        if torch.compiler.is_compiling() or alpha.device.type != "cpu" or alpha.numel() == 0 or _VALID in vars(alpha):
             return
         low, high = alpha.detach().aminmax()
         if not (low >= 1 and high <= 2):
@@ -30,7 +48,7 @@ def check_beta(beta: float | torch.Tensor) -> None:
     if isinstance(beta, torch.Tensor):
         if not beta.is_floating_point():
             raise TypeError(f"beta must be a float or a floating point tensor, got a tensor of dtype {beta.dtype}.")
-        if torch.compiler.is_compiling() or beta.device.type != "cpu" or beta.numel() == 0:
+        if torch.compiler.is_compiling() or beta.device.type != "cpu" or beta.numel() == 0 or _VALID in vars(beta):
             return
         low, high = beta.detach().aminmax()
         if not (low > 0 and high < math.inf):

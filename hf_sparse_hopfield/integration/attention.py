@@ -319,12 +319,22 @@ class _Visible:
     @property
     def limits(self) -> dict[str, Any]:
         """The arguments of `retrieve` for what each query sees, and how it finds it."""
-        limits = {name: getattr(self, name) for name in ("mask", "bias", "is_causal", "sliding_window")}
-        own = {"places": self.places, "screen": self.screen}
-        return limits | {name: value for name, value in own.items() if value is not None}
+        limits: dict[str, Any] = {
+            "mask": self.mask,
+            "bias": self.bias,
+            "is_causal": self.is_causal,
+            "sliding_window": self.sliding_window,
+        }
+        if self.places is not None:
+            limits["places"] = self.places
+        if self.screen is not None:
+            limits["screen"] = self.screen
+        return limits
 
     def stored(self, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values in the dtype of the queries: rotary embeddings in float32 leave the values in the model's."""
+        if self.key.dtype == self.value.dtype == dtype:
+            return self.key, self.value
         return self.key.to(dtype), self.value.to(dtype)
 
 

@@ -35,40 +35,54 @@ class _Room:
     """A tensor `(batch, heads, places, width)` with more places than are in use. Cached states are views of it."""
 
     tensor: Tensor | None = None
+    last: Tensor | None = None  # the states that a layer keeps, and their place
+    last_place = 0
 
     def holds_such(self, states: Tensor) -> bool:
         """Whether states of this batch, heads, width, dtype and device belong here."""
         room = self.tensor
-        if room is None or (states.dtype, states.device) != (room.dtype, room.device):
+        if room is None or states.dtype != room.dtype or states.device != room.device:
             return False
         return states.shape[:2] == room.shape[:2] and states.shape[3] == room.shape[3]
 
     def place_of(self, states: Tensor) -> int | None:
         """The place of the first of some states; `None` if they are not in this room."""
+        if states is self.last:
+            return self.last_place
         room = self.tensor
         if room is None or not self.holds_such(states) or states.stride() != room.stride():
             return None
         place, rest = divmod(states.data_ptr() - room.data_ptr(), room.stride(2) * room.element_size())
         return place if rest == 0 and 0 <= place <= room.shape[2] - states.shape[2] else None
 
-    def append(self, states: Tensor, new: Tensor, spare: int) -> Tensor:
+    def keep(self, states: Tensor, place: int) -> Tensor:
+        """Remember the place of the states that a layer keeps, so that the next update need not find it."""
+        self.last, self.last_place = states, place
+        return states
+
+    def append(self, states: Tensor, new: Tensor, spare: int) -> tuple[Tensor, int]:
         """
-        Put new states behind those in use, and return all of them.
+        Put new states behind those in use.
 
         Args:
             states (`torch.Tensor`): The states in use, here or elsewhere; without elements at first.
             new (`torch.Tensor` of shape `(batch, heads, tokens, width)`): The new ones.
             spare (`int`): Places to leave free behind them when all have to move.
+
+        Returns:
+            `tuple[torch.Tensor, int]`: All of them, and the place of the first.
         """
-        count, tokens = (states.shape[2], new.shape[2]) if states.numel() else (0, new.shape[2])
+        tokens = new.shape[2]
+        count = states.shape[2] if states.numel() else 0
         first = self.place_of(states) if count else 0 if self.holds_such(new) else None
-        if self.tensor is None or first is None or first + count + tokens > self.tensor.shape[2]:
-            self.tensor = new.new_empty((*new.shape[:2], count + tokens + spare, new.shape[3]))
+        room = self.tensor
+        if room is None or first is None or first + count + tokens > room.shape[2]:
+            room = self.tensor = new.new_empty((*new.shape[:2], count + tokens + spare, new.shape[3]))
             if count:
-                self.tensor[:, :, :count] = states
+                room[:, :, :count] = states
             first = 0
-        self.tensor[:, :, first + count : first + count + tokens] = new
-        return self.tensor[:, :, first : first + count + tokens]
+        room.narrow(2, first + count, tokens).copy_(new)
+        return room.narrow(2, first, count + tokens), first
 
     def pick(self, states: Tensor, indices: Tensor) -> Tensor:
         """The states of some entries of the batch, with the free places behind them."""
@@ -76,7 +90,7 @@ class _Room:
         if self.tensor is None or first is None:
             return states.index_select(0, indices)
         self.tensor = self.tensor.index_select(0, indices)
-        return self.tensor[:, :, first : first + states.shape[2]]
+        return self.keep(self.tensor.narrow(2, first, states.shape[2]), first)
 
 
 class _GrowingLayer:
@@ -100,20 +114,29 @@ class _GrowingLayer:
         """Whether new states can be written into the room: not under autograd or a tracer, which need them unchanged."""
         if torch.compiler.is_compiling() or (torch.is_grad_enabled() and (key.requires_grad or value.requires_grad)):
             return False
-        return all(
-            not old.numel() or (old.dtype == new.dtype and old.device == new.device and not old.requires_grad)
-            for old, new in ((self.keys, key), (self.values, value))
-        )
+        for old, new in ((self.keys, key), (self.values, value)):
+            if old.numel() and (old.dtype != new.dtype or old.device != new.device or old.requires_grad):
+                return False
+        return True
 
-    def _append(self, key: Tensor, value: Tensor, spare: int) -> tuple[Tensor, Tensor]:
-        """All states with the new ones, in the room; the keys know this layer."""
+    def _append(self, key: Tensor, value: Tensor, spare: int, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """
+        All states with the new ones. The layer keeps the last `most` of them; the keys that are returned know the layer.
+        """
         key_room, value_room = self._rooms
         before = key_room.tensor
-        keys = key_room.append(self.keys, key, spare)
+        keys, key_place = key_room.append(self.keys, key, spare)
+        values, value_place = value_room.append(self.values, value, spare)
         if key_room.tensor is not before:  # places have changed
             self._screen = None
+        count = keys.shape[2]
+        skipped = 0 if most is None else max(0, count - most)
+        # not the tensor that is returned, because a layer that keeps a tensor that knows the layer would never be freed
+        self.keys = key_room.keep(keys.narrow(2, skipped, count - skipped), key_place + skipped)
+        kept_values = values.narrow(2, skipped, count - skipped) if skipped else values
+        self.values = value_room.keep(kept_values, value_place + skipped)
         vars(keys)[_LAYER] = self
-        return keys, value_room.append(self.values, value, spare)
+        return keys, values
 
     def screen_for(self, keys: Tensor) -> KeyScreen | None:
         """
@@ -125,36 +148,47 @@ class _GrowingLayer:
         Returns:
             [`KeyScreen`] or `None`: `None` if there is to be none: switched off, too few keys, not on the CPU, no compiled core.
         """
-        first = self._rooms[0].place_of(keys)
-        if not self.wants_screen or first is None or keys.shape[2] < SCREENED_FROM:
+        count = keys.shape[2]
+        if not self.wants_screen or count < SCREENED_FROM:
             return None
         if keys.device.type != "cpu" or keys.dtype not in _SCREENED or library.missing is not None:
+            return None
+        first = self._rooms[0].place_of(keys)
+        if first is None:
             return None
         screen = self._screen
         if screen is not None:
             dropped = first - self._screen_place - screen.first
             if 0 <= dropped <= len(screen):
-                screen.drop_first(dropped)
-                screen.append(keys[:, :, len(screen) :])
+                if dropped:
+                    screen.drop_first(dropped)
+                known = len(screen)
+                screen.extend(keys.narrow(2, known, count - known))
                 return screen
         self._screen, self._screen_place = KeyScreen(keys), first
         return self._screen
 
-    def _crop_screen(self) -> None:
-        """Forget the copy of keys that the layer has no longer: others may take their places."""
+    def crop(self, tokens_to_remove: int) -> None:
+        super().crop(tokens_to_remove)  # type: ignore[misc]
+        first = None
+        if self.keys is not None and self.keys.numel():
+            for room, states in zip(self._rooms, (self.keys, self.values), strict=True):
+                place = room.place_of(states)
+                if place is not None:
+                    room.keep(states, place)
+            first = self._rooms[0].place_of(self.keys)
+        self._crop_screen(first)
+
+    def _crop_screen(self, first: int | None) -> None:
+        """Forget the copy of keys that the layer has no longer, with the first of its keys in this place: others may take theirs."""
         screen = self._screen
         if screen is None:
             return
-        first = self._rooms[0].place_of(self.keys) if self.keys is not None and self.keys.numel() else None
         length = -1 if first is None else first + self.keys.shape[2] - self._screen_place - screen.first
         if 0 <= length:
             screen.crop(min(length, len(screen)))
         else:
             self._screen = None
-
-    def crop(self, tokens_to_remove: int) -> None:
-        super().crop(tokens_to_remove)  # type: ignore[misc]
-        self._crop_screen()
 
     def reset(self) -> None:
         super().reset()  # type: ignore[misc]
@@ -207,12 +241,7 @@ class GrowingLayer(_GrowingLayer, DynamicLayer):
             self._drop_rooms()
             return super().update(key_states, value_states, *args, **kwargs)
         spare = 256 + (self.get_seq_length() + key_states.shape[2]) // 4
-        keys, values = self._append(key_states, value_states, spare)
-        self.keys, self.values = (
-            keys[:],
-            values[:],
-        )  # the one that is returned knows its layer; the one that is kept does not
-        return keys, values
+        return self._append(key_states, value_states, spare)
 
 
 class GrowingSlidingWindowLayer(_GrowingLayer, DynamicSlidingWindowLayer):
@@ -227,9 +256,8 @@ class GrowingSlidingWindowLayer(_GrowingLayer, DynamicSlidingWindowLayer):
         tokens, kept = key_states.shape[2], self.sliding_window - 1
         self.cumulative_length += tokens
         # a window moves through its room, and back to the front when it reaches the end
-        keys, values = self._append(key_states, value_states, max(256, self.sliding_window))
-        first = 0 if self.record_past else max(0, keys.shape[2] - kept)
-        self.keys, self.values = keys[:, :, first:], values[:, :, first:]
+        most = None if self.record_past else kept
+        keys, values = self._append(key_states, value_states, max(256, self.sliding_window), most)
         if self.record_past:  # all of them are kept until `crop`, but only those that the mask knows are shown
             shown = max(0, keys.shape[2] - kept - tokens)
             keys, values = keys[:, :, shown:], values[:, :, shown:]

@@ -34,9 +34,8 @@ def refusal(problem: RetrievalProblem) -> str | None:
         return "it does not return weights or a trace"
     if problem.softcap is not None:
         return "it does not support softcap"
-    longest = max(query.shape[2], key.shape[2])
-    if longest > _MAX_INDEX:
-        return f"{longest} positions do not fit its 32-bit indices"
+    if query.shape[2] > _MAX_INDEX or key.shape[2] > _MAX_INDEX:
+        return f"{max(query.shape[2], key.shape[2])} positions do not fit its 32-bit indices"
     return None
 
 
@@ -48,7 +47,9 @@ def _vectors(tensor: Tensor, compute: torch.dtype) -> Tensor:
 
 def _setting(setting: float | Tensor, compute: torch.dtype) -> tuple[Tensor | None, float]:
     """A setting as the operators take it: a tensor or a number."""
-    return (setting.to(compute), 0.0) if isinstance(setting, Tensor) else (None, float(setting))
+    if not isinstance(setting, Tensor):
+        return None, setting
+    return setting if setting.dtype == compute else setting.to(compute), 0.0
 
 
 def _reads_as_stored(problem: RetrievalProblem) -> bool:
@@ -92,6 +93,8 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
     sources = (state, key, value, beta, alpha, bias, sinks)
     direct = can_bypass_dispatcher(*sources, mask)
     keep = not direct and torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in sources)
+    given = screen and screen[3] == library.SCREEN_GIVEN
+    layout = problem.screen.layout if direct and given else ()  # type: ignore[union-attr]  # no bool then
     fixed = (problem.scaling, beta_value, alpha_value, problem.is_causal, problem.sliding_window or 0)
 
     def read(state: Tensor, stored: Tensor, dropout: float = 0.0) -> Tensor:
@@ -99,10 +102,11 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
         seed = torch.randint(2**62, ()) if dropout else None
         settings = Settings(beta, alpha, mask, bias, sinks, seed, *fixed, dropout, *screen)
         if direct:
-            return ops.read_out(state, key, stored, settings, places=places)
+            return ops.read_out(state, key, stored, settings, places=places, screen=layout)
         return torch.ops.hf_sparse_hopfield.native_forward(state, key, stored, *settings, keep)[0]
 
-    state = last_state(problem, state, lambda state: read(state, key))
+    if problem.steps > 1:
+        state = last_state(problem, state, lambda state: read(state, key))
     output = read(state, value, problem.dropout)
     return RetrievalResult(output if output.dtype == dtype else output.to(dtype))
 

@@ -89,6 +89,7 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
 
 # At import, so that nothing is searched for while torch.compile traces a call.
 _core, missing = find()
+_RUN = {} if _core is None else {name: getattr(_core, name) for name in _FUNCTIONS}
 
 
 def _loaded() -> ctypes.CDLL:
@@ -138,6 +139,7 @@ def _call(
     value: torch.Tensor,
     settings: Settings,
     places: torch.Tensor | None = None,
+    screen: tuple[int, ...] = (),
 ) -> None:
     """Pack a problem as in source/problem.hpp and run a function of the core on it."""
     beta, alpha, mask, bias, sinks, seed, scaling, beta_value, alpha_value, is_causal, window, dropout = settings[:12]
@@ -158,7 +160,7 @@ def _call(
         window,
         0 if seed is None else int(seed),
         torch.get_num_threads(),
-        kept_per_row(keys),
+        keys if keys < _KEPT_PER_ROW else _KEPT_PER_ROW,
         query.data_ptr(),
         *query.stride()[:3],
         key.data_ptr(),
@@ -175,18 +177,15 @@ def _call(
         beta_value,
         alpha_value,
         dropout,
-        _address(places),
-        0 if places is None or places.shape[0] == 1 else places.stride(0),
+        *((0, 0) if places is None else _broadcast(places, 1)),
         KINDS[key.dtype],
         KINDS[value.dtype],
         settings.screening,
-        *(_NO_SCREEN if settings.codes is None else _screen(settings.codes, settings.scales, settings.bounds)),
+        *(screen or (_NO_SCREEN if settings.codes is None else screen_layout(*settings[12:15]))),
         settings.screen_first,
         _address(_counts.get()),
     )
-    if query.dtype == torch.float64:
-        name += "_double"
-    failure = getattr(_loaded(), name)(packed)
+    failure = _RUN[f"{name}_double" if query.dtype == torch.float64 else name](packed)
     if failure == 2:
         raise ValueError(
             "screen does not belong to key: a score is outside of its bounds. Make the screen of these keys, "
@@ -196,7 +195,7 @@ def _call(
         raise MemoryError(f"the compiled core could not allocate its buffers for {keys} keys")
 
 
-def _screen(codes: Any, scales: Any, bounds: Any) -> tuple[int, ...]:
+def screen_layout(codes: Any, scales: Any, bounds: Any) -> tuple[int, ...]:
     """Addresses and strides of a screen."""
     return (
         codes.data_ptr(),
@@ -211,34 +210,19 @@ def _screen(codes: Any, scales: Any, bounds: Any) -> tuple[int, ...]:
     )
 
 
-def call_screen(
-    key: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor, bounds: torch.Tensor, first: int
-) -> None:
+def call_screen(key: torch.Tensor, screen: tuple[int, ...], first: int) -> None:
     """
     Add keys to a screen.
 
     Args:
         key (`torch.Tensor` of shape `(batch, kv_heads, keys, head_dim)`): The keys, with contiguous vectors.
-        codes, scales, bounds (`torch.Tensor`): Those of a [`KeyScreen`] with room for the keys; written to.
+        screen (`tuple[int, ...]`): [`screen_layout`] of a screen with room for the keys.
         first (`int`): Place of the first of the keys.
     """
     batch, heads, count, width = key.shape
     threads, kind = torch.get_num_threads(), KINDS[key.dtype]
-    strides = key.stride()[:3]
-    _loaded().hopfield_screen(
-        _SCREENED_KEYS.pack(
-            batch,
-            heads,
-            width,
-            first,
-            first + count,
-            threads,
-            kind,
-            key.data_ptr(),
-            *strides,
-            *_screen(codes, scales, bounds),
-        )
-    )
+    sizes = (batch, heads, width, first, first + count, threads, kind)
+    _RUN["hopfield_screen"](_SCREENED_KEYS.pack(*sizes, key.data_ptr(), *key.stride()[:3], *screen))
 
 
 _counts: ContextVar[torch.Tensor | None] = ContextVar("counts", default=None)
@@ -270,6 +254,7 @@ def call_forward(
     states: torch.Tensor | None = None,
     support: torch.Tensor | None = None,
     places: torch.Tensor | None = None,
+    screen: tuple[int, ...] = (),
 ) -> None:
     """
     Run the forward pass on tensors that the caller keeps alive.
@@ -281,9 +266,10 @@ def call_forward(
         states, support (`torch.Tensor`, *optional*): Written to; `None` if there will be no backward pass.
         places (`torch.LongTensor` of shape `(batch or 1, keys)`, *optional*):
             As in `RetrievalProblem`, for at most `DECODE_ROWS` queries that share keys and without a backward pass.
+        screen (`tuple[int, ...]`, *optional*): [`screen_layout`] of the screen in `settings`, if it is known.
     """
     targets = (output.data_ptr(), *output.stride()[:3], _address(states), _address(support))
-    _call("hopfield_forward", _FORWARD, targets, query, key, value, settings, places)
+    _call("hopfield_forward", _FORWARD, targets, query, key, value, settings, places, screen)
 
 
 class BackwardTensors(NamedTuple):

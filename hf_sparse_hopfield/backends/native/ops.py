@@ -70,23 +70,24 @@ def read_out(
     states: Tensor | None = None,
     support: Tensor | None = None,
     places: Tensor | None = None,
+    screen: tuple[int, ...] = (),
 ) -> Tensor:
     """
     The output of one step.
 
     Args:
-        query, key, value (`torch.Tensor`): As in `RetrievalProblem`.
+        query, key, value (`torch.Tensor`): As in `RetrievalProblem`, with contiguous vectors.
         settings ([`Settings`]): The settings of the call.
         states, support (`torch.Tensor`, *optional*): Written to, if there may be a backward pass.
         places (`torch.LongTensor`, *optional*): As in `RetrievalProblem`; without a backward pass.
+        screen (`tuple[int, ...]`, *optional*): As for [`~library.call_forward`].
     """
     output = _output(query, value)
     if output.numel() == 0 or (key.shape[2] if places is None else places.shape[1]) == 0:
         if states is not None:
             states.zero_()
         return output.zero_()
-    query, key, value = _with_contiguous_vectors(query), _with_contiguous_vectors(key), _with_contiguous_vectors(value)
-    call_forward(query, key, value, settings, output, states, support, places)
+    call_forward(query, key, value, settings, output, states, support, places, screen)
     mask = settings.mask
     if mask is not None and not output.isfinite().all():  # a masked key or value may hold NaN or inf
         if places is not None:
@@ -100,6 +101,7 @@ def _forward(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Ten
     *settings, keep = rest
     states, support = _kept(query, key, keep)
     kept = (states, support) if keep else ()
+    query, key, value = _with_contiguous_vectors(query), _with_contiguous_vectors(key), _with_contiguous_vectors(value)
     return read_out(query, key, value, Settings(*settings), *kept), states, support
 
 

@@ -244,7 +244,7 @@ int decode_screened(const KernelsOf<float> &kernels, SharedOf<float> &shared) {
   const ProblemOf<float> &problem = *shared.problem;
   const int64_t group = problem.heads / problem.kv_heads, rows = problem.batch * problem.heads * problem.queries;
   const int64_t blocks = problem.batch * problem.kv_heads * ((group * problem.queries + block_rows - 1) / block_rows);
-  const int64_t span = 4096, places = problem.keys + problem.screen_first;
+  const int64_t span = 2048, places = problem.keys + problem.screen_first;
   const int64_t wanted = blocks % problem.threads && blocks < 4 * problem.threads ? 4 * problem.threads / blocks + 1 : 1;
   shared.parts = maximum(1, minimum(wanted, places / span));
   shared.part_keys = round_up((places + shared.parts - 1) / shared.parts, 4 * group_keys);

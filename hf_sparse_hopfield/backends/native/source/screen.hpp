@@ -636,6 +636,11 @@ static bool score_long_list(const Problem &problem, ScreenedRow &row, const Head
   return score_list(problem, row, keys, sure, kept, scores + sure) && fits;
 }
 
+// Drops what a long list need not have.
+static void shorten_list(const Problem &problem, const Workspace &space, ScreenedRow &row) {
+  if (row.count > short_list) filter_list(space, row, problem.sinks ? problem.sinks + row.h : nullptr);
+}
+
 // Scores the list of a row and solves it. Returns false if the row has to take the ordinary way after all.
 static bool solve_list(Shared *shared, const Workspace &space, ScreenedRow &row, const HeadScreen &screen,
                        const StoredRows &keys, RowResult &result, int64_t &scored) {
@@ -644,7 +649,6 @@ static bool solve_list(Shared *shared, const Workspace &space, ScreenedRow &row,
   result.state = {0.0f, 0.0f, 0, -1};
   result.dense = false;
   if (sink && *sink != *sink) return false;
-  if (row.count > short_list) filter_list(space, row, sink);
   if (row.count == 0 && !(sink && *sink > -infinity)) return true;
   Real *scores = space.survivors;
   const bool fits = row.count > 2 * short_list ? score_long_list(problem, row, screen, keys, scores)

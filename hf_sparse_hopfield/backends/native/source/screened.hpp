@@ -57,6 +57,7 @@ static int screen_block(Shared *shared, const ScreenSpace &space, int64_t b, int
               screen.first + problem.keys, is_uniform(problem), screened);
   int others = 0;
   for (int r = 0; r < count; ++r) {
+    if (!rows[r].ordinary) shorten_list(problem, space.solving, rows[r]);
     if (r + 1 < count && !rows[r + 1].ordinary) {
       for (int64_t n = 0; n < minimum(rows[r + 1].count, short_list); ++n) prefetch_row(keys, rows[r + 1].indices[n]);
     }
@@ -93,26 +94,45 @@ static DecodeTask decode_task(const Shared *shared, int64_t task) {
           shared->parts - 1 - task % shared->parts};
 }
 
-// Solves and reads out a row whose lists are complete; notes if it has to take the ordinary way.
-static void end_row(Shared *shared, const ScreenSpace &space, ScreenedRow &row, const HeadScreen &screen) {
+// Solves and reads out rows of a head whose lists are complete; notes those that have to take the ordinary way. What a step
+// reads, the step before it asks for: keys and values lie apart in memory.
+static void end_rows(Shared *shared, const ScreenSpace &space, ScreenedRow *rows, int count, const HeadScreen &screen,
+                     int64_t kv_head) {
   const Problem &problem = *shared->problem;
-  const int64_t kv_head = row.h / (problem.heads / problem.kv_heads);
-  const StoredRows keys =
-      stored_rows(problem.key, problem.key_stride, problem.key_kind, problem.head_dim, row.b, kv_head);
-  RowResult result;
-  result.weights = space.list_weights;
-  result.indices = space.list_indices;
-  int64_t scored = 0;
-  if (row.ordinary || !solve_list(shared, space.solving, row, screen, keys, result, scored)) {
-    shared->took_ordinary[(row.b * problem.heads + row.h) * problem.queries + row.i] = 1;
-    add_count(problem, ordinary_rows, 1);
-    return;
+  const int64_t b = rows[0].b;
+  const StoredRows keys = stored_rows(problem.key, problem.key_stride, problem.key_kind, problem.head_dim, b, kv_head);
+  const StoredRows values =
+      stored_rows(problem.value, problem.value_stride, problem.value_kind, problem.value_dim, b, kv_head);
+  for (int r = 0; r < count; ++r) {
+    if (rows[r].ordinary) continue;
+    shorten_list(problem, space.solving, rows[r]);
+    for (int64_t n = 0; n < minimum(rows[r].count, 2 * short_list); ++n) prefetch_row(keys, rows[r].indices[n]);
   }
-  const int here = 0;
-  if (problem.states) keep_rows(problem, row.b, row.h, row.i, &here, 1, true, &result);
-  read_list(problem, row.b, row.h, row.i, result);
+  RowResult results[block_rows];
+  int64_t listed = 0, scored = 0, ordinary = 0;
+  for (int r = 0; r < count; ++r) {
+    results[r].weights = space.list_weights + listed;
+    results[r].indices = space.list_indices + listed;
+    if (!rows[r].ordinary && solve_list(shared, space.solving, rows[r], screen, keys, results[r], scored)) {
+      for (int32_t n = 0; n < results[r].state.count; ++n) {
+        if (results[r].indices[n] >= 0) prefetch_row(values, results[r].indices[n]);
+      }
+      listed += maximum(0, results[r].state.count);
+      continue;
+    }
+    rows[r].ordinary = true;
+    shared->took_ordinary[(b * problem.heads + rows[r].h) * problem.queries + rows[r].i] = 1;
+    ++ordinary;
+  }
+  for (int r = 0; r < count; ++r) {
+    if (rows[r].ordinary) continue;
+    const int here = 0;
+    if (problem.states) keep_rows(problem, b, rows[r].h, rows[r].i, &here, 1, true, results + r);
+    read_list(problem, b, rows[r].h, rows[r].i, results[r]);
+  }
   add_count(problem, scored_keys, scored);
-  add_count(problem, read_values, maximum(0, result.state.count));
+  add_count(problem, read_values, listed);
+  add_count(problem, ordinary_rows, ordinary);
 }
 
 // A task is a block of rows and a part of the keys of their head. The thread that ends the last part of a block solves
@@ -154,7 +174,7 @@ static void screened_decode_worker(Shared *shared) {
                 minimum(end, begin + shared->part_keys), false, screened);
     add_count(problem, screened_keys, screened);
     if (parts == 1) {
-      for (int r = 0; r < count; ++r) end_row(shared, space, rows[r], screen);
+      end_rows(shared, space, rows, count, screen, at.kv_head);
       continue;
     }
     for (int r = 0; r < count; ++r) {
@@ -180,7 +200,7 @@ static void screened_decode_worker(Shared *shared) {
         std::memcpy(row.indices + row.count, shared->list_indices + list * space.room, sizeof(int32_t) * listed);
         row.count += listed;
       }
-      end_row(shared, space, row, screen);
+      end_rows(shared, space, &row, 1, screen, at.kv_head);
     }
   }
 }
