@@ -269,7 +269,7 @@ def _scratch_directory(target: Path) -> Iterator[Path]:
     _remove_leftovers(target)
     created = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     scratch = created.with_name(f".{target.name}.partial-{created.name.rpartition('.')[2]}")
-    with _locked(created):
+    with locked(created):
         try:
             created.rename(scratch)  # locked before it gets the name by which others find leftovers
             yield scratch
@@ -291,7 +291,7 @@ def _remove_scratch(scratch: Path, target: Path) -> bool:
 def _remove_leftovers(target: Path) -> None:
     """Remove the scratch directories of processes that were killed."""
     for scratch in target.parent.glob(f".{glob.escape(target.name)}.partial-*"):
-        with _locked(scratch) as abandoned:
+        with locked(scratch) as abandoned:
             if not abandoned:
                 continue
             if _remove_scratch(scratch, target):
@@ -300,7 +300,7 @@ def _remove_leftovers(target: Path) -> None:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[bool]:
+def locked(directory: Path) -> Iterator[bool]:
     """Yields whether the directory could be locked. The lock ends with the process, however the process ends."""
     if fcntl is None:
         yield False

@@ -33,7 +33,11 @@ PUBLIC = [
     "to_dense",
     "to_sparse_hopfield",
 ]
-README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+BLOCKS = [
+    pytest.param(name, block, id=f"{name}-{number}")
+    for name in ("README.md", "docs/memory.md", "docs/screening.md")
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL))
+]
 
 
 def modules():
@@ -103,10 +107,10 @@ def test_every_public_name_has_an_example():
             assert ">>>" in getattr(hf_sparse_hopfield, name).__doc__, name
 
 
-@pytest.mark.parametrize("block", README_BLOCKS, ids=range(len(README_BLOCKS)))
-def test_readme_code_runs(block, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "block"), BLOCKS)
+def test_code_in_documents_runs(name, block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "README.md", "exec"), {})
+    exec(compile(block, name, "exec"), {})
 
 
 def test_readme_has_the_two_commands():

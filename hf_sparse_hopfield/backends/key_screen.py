@@ -208,6 +208,56 @@ class KeyScreen:
             setattr(moved, name, getattr(self, name).to(device, non_blocking=True))
         return moved
 
+    @classmethod
+    def from_tensors(cls, codes: Tensor, scales: Tensor, bounds: Tensor, head_dim: int, keys: int) -> "KeyScreen":
+        """
+        A screen of which the tensors are there already, such as those of a file.
+
+        Args:
+            codes, scales, bounds (`torch.Tensor`): As a screen has them. They are not copied.
+            head_dim, keys (`int`): Width and number of the keys.
+        """
+        batch, heads, room = scales.shape
+        groups = -(-room // GROUP_KEYS)
+        expected = {
+            "codes": (codes, torch.uint8, (batch, heads, room // TILE_KEYS, -(-head_dim // 4), TILE_KEYS, 4)),
+            "scales": (scales, torch.bfloat16, (batch, heads, groups * GROUP_KEYS)),
+            "bounds": (bounds, torch.float32, (batch, heads, groups, 3)),
+        }
+        for name, (tensor, dtype, shape) in expected.items():
+            if tensor.dtype != dtype or tensor.shape != shape or not tensor.is_contiguous():
+                raise ValueError(
+                    f"{name} must be contiguous, {dtype} and of shape {shape}, got {tuple(tensor.shape)}."
+                )
+        if not 0 <= keys <= room:
+            raise ValueError(f"keys must be between 0 and {room}, the room of scales, got {keys}.")
+        screen = object.__new__(cls)
+        screen.head_dim, screen.first, screen._last, screen._layout = head_dim, 0, keys, ()
+        screen.codes, screen.scales, screen.bounds = codes, scales, bounds
+        return screen
+
+    def trimmed(self) -> "KeyScreen":
+        """The same screen without room for keys to come. It shares the memory of this one; do not append to either."""
+        groups = -(-self._last // GROUP_KEYS)
+        trimmed = object.__new__(KeyScreen)
+        vars(trimmed).update(self.__getstate__())
+        trimmed.codes = self.codes[:, :, : groups * GROUP_KEYS // TILE_KEYS]
+        trimmed.scales, trimmed.bounds = self.scales[:, :, : groups * GROUP_KEYS], self.bounds[:, :, :groups]
+        return trimmed
+
+    def part(self, first: int, last: int) -> "KeyScreen":
+        """
+        The screen of some of the keys, one after the other. It shares the memory of this one; do not append to either.
+
+        Args:
+            first, last (`int`): The first of the keys, and the first one behind them.
+        """
+        part = object.__new__(KeyScreen)
+        vars(part).update(vars(self))
+        part.drop_first(first)
+        part.crop(last - first)
+        return part
+
     def _reserve(self, keys: int) -> None:
         """Make room for so many keys, in whole groups."""
         groups = -(-keys // GROUP_KEYS)

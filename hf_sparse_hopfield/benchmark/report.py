@@ -61,12 +61,19 @@ def markdown(results: dict) -> str:
                 r["label"],
                 f"{r['alpha']:g}",
                 f"{r['faiss'] * 1e3:.1f}",
+                f"{r['torch'] * 1e3:.1f}",
                 f"{r['seconds'] * 1e3:.1f}",
                 f"{r['ratio']:.1f}",
+                f"{r['torch'] / r['seconds']:.1f}",
             ]
             for r in results["search"]
         ]
-        parts.append(_table(["memory", "alpha", "faiss IndexFlatIP ms", "ours ms", "ratio"], rows))
+        parts.append(
+            _table(
+                ["memory", "alpha", "faiss IndexFlatIP ms", "torch ms", "ours ms", "faiss / ours", "torch / ours"],
+                rows,
+            )
+        )
     rows = [
         [
             bar["text"],

@@ -83,9 +83,25 @@ def memory_records(quick: bool = False) -> list[dict]:
     return records
 
 
+def instructions() -> str:
+    """The instruction set that the compiled core uses."""
+    return "no compiled core" if library.missing else library.level()
+
+
+def limit_instructions(name: str) -> None:
+    """
+    Let the compiled core use an instruction set and none that is faster.
+
+    Args:
+        name (`str`): One of [`library.LEVELS`].
+    """
+    if name not in library.LEVELS or library.limit_level(library.LEVELS.index(name)) != name:
+        raise ValueError(f"--instructions {name}: this processor has no such set; {instructions()} is in use.")
+
+
 def has_vnni() -> bool:
     """Whether the compiled core multiplies bytes with instructions made for it."""
-    return library.missing is None and "VNNI" in library.limit_level(-1)
+    return "VNNI" in instructions()
 
 
 def _machine() -> str:
@@ -95,8 +111,7 @@ def _machine() -> str:
         name = next(
             (x.split(":")[1].strip() for x in info.read_text().splitlines() if x.startswith("model name")), name
         )
-    level = "no compiled core" if library.missing else library.limit_level(-1)
-    return f"{name} ({level}), {torch.get_num_threads()} threads, torch {torch.__version__}"
+    return f"{name} ({instructions()}), {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def run(quick: bool = False, seconds: float = 2.0, memory: bool = True, show: Callable[[str], None] = print) -> dict:
@@ -138,6 +153,8 @@ def run_and_write(arguments: argparse.Namespace) -> int:
         if arguments.threads < 1:
             raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
         torch.set_num_threads(arguments.threads)
+    if arguments.instructions is not None:
+        limit_instructions(arguments.instructions)
     results = run(arguments.quick, arguments.seconds, not arguments.no_memory, show=functools.partial(print, file=out))
     arguments.output.mkdir(parents=True, exist_ok=True)
     (arguments.output / "attention.json").write_text(json.dumps(results, indent=1))

@@ -21,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=float, default=2.0, help="approximate duration of each measurement (default: %(default)s)"
     )
     parser.add_argument("--threads", type=int, help="threads of torch (default: chosen by torch)")
+    parser.add_argument(
+        "--instructions", help="limit the compiled core to an instruction set: generic, AVX2, AVX-VNNI or AVX-512"
+    )
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a promise is missed")
 

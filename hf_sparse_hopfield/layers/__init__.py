@@ -4,12 +4,13 @@
 from ..retrieval_parameters import RetrievalParameters
 from .hopfield import SparseHopfield
 from .lookup import SparseHopfieldLayer
-from .memory import HopfieldMemory, MemoryTrace, PolynomialMemory
+from .memory import HopfieldMemory, MemoryMatches, MemoryTrace, PolynomialMemory
 from .pooling import SparseHopfieldPooling
 
 
 __all__ = [
     "HopfieldMemory",
+    "MemoryMatches",
     "MemoryTrace",
     "PolynomialMemory",
     "RetrievalParameters",

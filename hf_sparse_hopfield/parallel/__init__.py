@@ -8,6 +8,8 @@
   accelerate's own context
 - `sharded_keys.py`: the computation behind it, exact by merging thresholds
 - `sequence.py`: Ulysses sequence parallelism, which exchanges parts of the sequence for heads around attention
+- `memory.py`: an associative memory of which each process has a part
+- `processes.py`: the processes of a group, and what they tell each other
 - `active.py`: the parallel attention that is active, which the attention function asks for
 
 Names load on first use.
@@ -19,6 +21,7 @@ from ..lazy import lazy_names
 
 
 _MODULE_OF = {
+    "ShardedMemory": "memory",
     "context_parallel": "context",
     "retrieve_context_parallel": "context",
     "ulysses": "sequence",
@@ -28,6 +31,7 @@ __all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
     from .context import context_parallel, retrieve_context_parallel
+    from .memory import ShardedMemory
     from .sequence import ulysses
 
 

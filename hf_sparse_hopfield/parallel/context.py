@@ -26,7 +26,8 @@ from ..integration.upstream import ATTENTION_NAME, attention_name
 from ..observation import has_compiled_parts, look_at
 from ..retrieval import canonical
 from .active import activate, ran_in_parallel
-from .sharded_keys import Processes, retrieve_sharded
+from .processes import Processes
+from .sharded_keys import retrieve_sharded
 
 
 IGNORED_LABEL = -100  # as in the losses of transformers

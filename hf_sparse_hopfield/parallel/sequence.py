@@ -20,7 +20,7 @@ from ..integration.sites import attention_sites, number_of_heads
 from .active import activate, ran_in_parallel
 from .context import PER_TOKEN, checked_model, whole_batch
 from .heads import LocalHeads
-from .sharded_keys import Processes
+from .processes import Processes
 
 
 if TYPE_CHECKING:

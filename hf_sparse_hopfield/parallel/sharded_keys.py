@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -35,6 +34,7 @@ from ..backends.masks import without_unseen
 from ..backends.multistep import last_state
 from ..backends.problem import RetrievalProblem
 from ..functional.normalizers import alpha_slope
+from .processes import Processes
 
 
 # Scores of one block of a process. A block takes some ten collectives, so it must be worth them; several temporaries of
@@ -44,51 +44,6 @@ _BLOCK_SCORES = 1 << 22
 _CANDIDATES = 64
 # Newton's method needs about 4 steps from a good bound. This limit only ensures that no input can make it hang.
 _MAX_STEPS = 100
-
-
-class Processes:
-    """
-    The processes of a group and the collectives between them.
-
-    Args:
-        group (`torch.distributed.ProcessGroup` or one-dimensional `DeviceMesh`, *optional*): `None` for all processes.
-    """
-
-    def __init__(self, group: Any = None) -> None:
-        if not dist.is_available() or not dist.is_initialized():
-            raise RuntimeError("context parallelism needs `torch.distributed.init_process_group` first.")
-        self.group = group.get_group() if hasattr(group, "get_group") else group
-        self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
-        if self.rank < 0:
-            raise ValueError("this process is not a member of the group for context parallelism.")
-
-    def largest(self, tensor: Tensor) -> Tensor:
-        """The maximum over the processes, in place."""
-        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.group)
-        return tensor
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over the processes, in place."""
-        dist.all_reduce(tensor, group=self.group)
-        return tensor
-
-    def send(self, tensor: Tensor | None, owner: int, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The tensor that the owner has; the others give its dtype, device and shape."""
-        tensor = like.new_empty(shape) if owner != self.rank or tensor is None else tensor.contiguous()
-        dist.broadcast(tensor, group=self.group, group_src=owner)
-        return tensor
-
-    def collect(self, tensor: Tensor, owner: int) -> Tensor:
-        """The sum over the processes, in place; only the owner may use it."""
-        dist.reduce(tensor, group=self.group, group_dst=owner)
-        return tensor
-
-    def gather(self, numbers: list[int], device: torch.device) -> list[list[int]]:
-        """The numbers of each process."""
-        own = torch.tensor(numbers, dtype=torch.int64, device=device)
-        everyone = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(everyone, own, group=self.group)
-        return [other.tolist() for other in everyone]
 
 
 @dataclass(frozen=True)

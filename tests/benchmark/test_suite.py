@@ -3,6 +3,9 @@
 
 import json
 
+import pytest
+
+from hf_sparse_hopfield.backends.native import library
 from hf_sparse_hopfield.benchmark import Work, suite
 from hf_sparse_hopfield.benchmark.memory_search import search_records
 from hf_sparse_hopfield.cli.main import main
@@ -35,3 +38,16 @@ def test_main_writes_everything(tmp_path, monkeypatch, capsys):
     options = ["--seconds", "0", "--no-memory", "--output", str(tmp_path / "out")]
     assert suite.main(options) == 0 and suite.main([*options, "--strict"]) == 1
     assert main(["bench", "--threads", "0"]) == 1
+
+
+@pytest.mark.skipif(library.missing is not None, reason="needs the compiled core")
+def test_instruction_sets_are_limited_and_refused():
+    best = suite.instructions()
+    try:
+        suite.limit_instructions("generic")
+        assert suite.instructions() == "generic" and not suite.has_vnni()
+        with pytest.raises(ValueError, match="--instructions AVX9: this processor has no such set; generic is in use"):
+            suite.limit_instructions("AVX9")
+    finally:
+        library.limit_level(-1)
+    assert suite.instructions() == best

@@ -212,7 +212,7 @@ def test_every_position_has_one_process(length, size, balanced):
 
 
 def test_without_processes():
-    with pytest.raises(RuntimeError, match="needs `torch.distributed.init_process_group` first"):
+    with pytest.raises(RuntimeError, match="need `torch.distributed.init_process_group` first"):
         retrieve_context_parallel(*torch.randn(3, 1, 2, 4, 8))
     with (
         pytest.raises(TypeError, match="needs a model of transformers, got Linear"),

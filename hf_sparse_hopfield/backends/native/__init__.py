@@ -111,4 +111,29 @@ def run(problem: RetrievalProblem) -> RetrievalResult:
     return RetrievalResult(output if output.dtype == dtype else output.to(dtype))
 
 
+def kept_support(problem: RetrievalProblem) -> tuple[Tensor, Tensor]:
+    """
+    The keys that have weight in one step, as the core keeps them for a backward pass.
+
+    Args:
+        problem ([`RetrievalProblem`]):
+            The problem, with a batch of 1 and one head. Keys in half precision are read as they are stored.
+
+    Returns:
+        `tuple[torch.LongTensor, torch.BoolTensor]`: The keys of each query, then -1; and which queries have so many that they
+        are not kept.
+    """
+    compute = torch.float64 if problem.key.dtype == torch.float64 else torch.float32
+    query, key = _vectors(problem.query, compute), _vectors(problem.key, problem.key.dtype)
+    beta, beta_value = _setting(problem.beta, compute)
+    alpha, alpha_value = _setting(problem.alpha, compute)
+    fixed = (problem.scaling, beta_value, alpha_value, problem.is_causal, problem.sliding_window or 0, 0.0)
+    settings = Settings(beta, alpha, problem.mask, None, None, None, *fixed, *_screen_settings(problem))
+    together = query.shape[2] if key.dtype == compute else library.DECODE_ROWS
+    found = [ops.kept_columns(some, key, settings) for some in query.split(max(1, together), 2)]
+    most = max(columns.shape[1] for columns, _ in found)
+    columns = [torch.nn.functional.pad(columns, (0, most - columns.shape[1]), value=-1) for columns, _ in found]
+    return torch.cat(columns), torch.cat([missing for _, missing in found])
+
+
 BACKEND = Backend(name="native", run=run, refusal=refusal, priority=300, reads_places=True)

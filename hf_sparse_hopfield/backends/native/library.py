@@ -100,7 +100,17 @@ def _loaded() -> ctypes.CDLL:
 
 def limit_level(level: int) -> str:
     """Use at most this one of `LEVELS` (-1: the best); returns the one in use."""
+    global _limit
+    _limit = level
     return LEVELS[_loaded().hopfield_level(level)]
+
+
+def level() -> str:
+    """The one of `LEVELS` that is in use."""
+    return LEVELS[_loaded().hopfield_level(_limit)]
+
+
+_limit = -1
 
 
 def screen_always(always: bool) -> None:

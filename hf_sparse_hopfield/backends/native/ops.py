@@ -105,6 +105,33 @@ def _forward(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Ten
     return read_out(query, key, value, Settings(*settings), *kept), states, support
 
 
+def kept_columns(query: Tensor, key: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
+    """
+    The support of each row of one head.
+
+    Args:
+        query, key (`torch.Tensor`): As in `RetrievalProblem`, with contiguous vectors.
+        settings ([`Settings`]): The settings of the call.
+
+    Returns:
+        `tuple[torch.LongTensor, torch.BoolTensor]`: The columns of each row, then -1; and which rows are not kept, because their
+        support is too large.
+    """
+    states, support = _kept(query, key, True)
+    # nothing is read out but one number of each key
+    read_out(query, key, key[..., :1], settings, states, support)
+    rows = torch.arange(len(states))
+    count, offset = states[:, 2].long(), states[:, 3].long()
+    missing = (count > 0) & (offset < 0)
+    kept = count.clamp_min(0).masked_fill(missing, 0)
+    place = torch.arange(int(kept.max()) if len(kept) else 0)
+    numbers = support.flatten().view(torch.int32)  # columns have 32 bits, also among words of 64
+    start = (rows // BLOCK_ROWS * support.shape[1] + offset) * (support.element_size() // 4)
+    taken = (start[:, None] + place).clamp(0, max(0, numbers.numel() - 1))
+    columns = numbers[taken].long() if numbers.numel() else taken
+    return columns.masked_fill(place >= kept[:, None], -1), missing
+
+
 def _backward(
     gradient: Tensor, states: Tensor, support: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Any
 ) -> tuple[Tensor, ...]:

@@ -15,6 +15,7 @@ from hf_sparse_hopfield.backends import RetrievalProblem, RetrievalResult, nativ
 from hf_sparse_hopfield.backends.native import library
 
 from ..cases import Case, cases, check
+from ..test_key_screen import ADVERSARIAL
 from .problems import in_double, needs_core, patterns, problem_of
 from .test_native import CORNERS
 
@@ -208,6 +209,22 @@ def test_numbers_that_are_not_finite_or_huge(bad, queries, way):
         expected = native.run(dataclasses.replace(problem, screen=False)).output
         torch.testing.assert_close(WAYS[way](problem).output, expected, atol=2e-5, rtol=0, equal_nan=True)
     assert expected.isfinite().all()
+
+
+@both_ways
+@pytest.mark.parametrize("queries", [3, 70])
+@pytest.mark.parametrize("name", ADVERSARIAL)
+def test_rows_that_are_hard_to_bound(level, name, queries, way):
+    """Ties, outliers, denormals, huge norms, equal keys: the results are those without a screen."""
+    for seed, alpha in enumerate((2.0, 1.5, 1.1)):
+        key, query = (tensor[None, None] for tensor in ADVERSARIAL[name](seed))
+        value = torch.randn(1, 1, key.shape[2], 8)
+        problem = RetrievalProblem(query[:, :, :queries], key, value, scaling=0.05, alpha=alpha)
+        expected = reference.run(in_double(problem)).output
+        # large scores are rounded, with a screen or without
+        rounding = 4e-7 * 0.05 * query.norm(dim=-1).max().item() * key.norm(dim=-1).max().item()
+        for output in (WAYS[way](problem).output, native.run(dataclasses.replace(problem, screen=False)).output):
+            torch.testing.assert_close(output.double(), expected, atol=2e-5 + rounding, rtol=0)
 
 
 @both_ways

@@ -455,7 +455,7 @@ static inline bool goes_through(const ScreenedRow &row, int64_t place) {
 }
 
 // Up to `pass_rows` rows through groups [first_group, last_group) of a pass. If `look`, the first group tells whether
-// screening pays: for each row if there are `few`, otherwise the first one decides for all. Returns how many keys were
+// screening pays: for each row if there are `few`, otherwise two of them decide for all. Returns how many keys were
 // read.
 static int64_t pass_through(const Problem &problem, const Products &products, bool wide, bool few, bool look,
                          const HeadScreen &screen, ScreenedRow *rows, int first_row, int count,
@@ -483,7 +483,7 @@ static int64_t pass_through(const Problem &problem, const Products &products, bo
     if (!look || from >= to) continue;
     look = false;
     bool all_flat = true;
-    for (int r = from; r < to; r += few ? 1 : pass_rows) {
+    for (int r = from; r < to; r += few ? 1 : pass_rows / 2) {
       const bool flat = rows[r].ordinary ||
                         looks_flat(rows[r], screen, space.products + r * product_stride + slot * group_keys, group,
                                    space.lows);

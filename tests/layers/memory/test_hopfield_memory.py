@@ -1,10 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`HopfieldMemory`: retrieval, its trace, changing and saving the memory; `PolynomialMemory`."""
+"""`HopfieldMemory`: retrieval, its trace, search, changing the memory, state dicts."""
 
 import copy
-import os
-import stat
-import struct
 
 import pytest
 import torch
@@ -12,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from hf_sparse_hopfield import HopfieldMemory, PolynomialMemory
+from hf_sparse_hopfield import HopfieldMemory
+from hf_sparse_hopfield.backends.native import library
 
-from .formula import softmax, sparsemax
+from ..formula import softmax, sparsemax
 
 
 def rows(function, scores):
@@ -137,88 +135,6 @@ def test_dtypes(dtype):
     assert torch.isfinite(trace.energies).all()
 
 
-def test_save_and_load(tmp_path):
-    path = tmp_path / "memory.safetensors"
-    memory = HopfieldMemory(torch.randn(5, 4, dtype=torch.float16), alpha=1.3, beta=0.1 + 0.2, normalize=True)
-    memory.save(path)
-    again = HopfieldMemory.load(path)
-    assert torch.equal(again.patterns, memory.patterns)
-    assert again.patterns.dtype == torch.float16
-    assert (again.alpha, again.beta, again.normalize) == (1.3, 0.1 + 0.2, True)
-    memory.remove(0)
-    memory.save(str(path))
-    assert len(HopfieldMemory.load(str(path))) == 4
-    assert os.listdir(tmp_path) == ["memory.safetensors"]
-    umask = os.umask(0)
-    os.umask(umask)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
-
-
-def test_empty_memory_can_be_saved(tmp_path):
-    HopfieldMemory(torch.empty(0, 3)).save(tmp_path / "empty")
-    assert HopfieldMemory.load(tmp_path / "empty").patterns.shape == (0, 3)
-
-
-def test_saving_is_atomic(tmp_path, monkeypatch):
-    path = tmp_path / "memory.safetensors"
-    HopfieldMemory(torch.ones(1, 2)).save(path)
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        HopfieldMemory(torch.zeros(3, 2)).save(path)
-    monkeypatch.undo()
-    assert os.listdir(tmp_path) == ["memory.safetensors"]
-    assert torch.equal(HopfieldMemory.load(path).patterns, torch.ones(1, 2))
-
-
-def metadata(**changes):
-    values = {
-        "format": "hf_sparse_hopfield.HopfieldMemory",
-        "version": "1",
-        "alpha": "2.0",
-        "beta": "1.0",
-        "normalize": "False",
-    }
-    return {name: value for name, value in {**values, **changes}.items() if value is not None}
-
-
-@pytest.mark.parametrize(
-    ("tensors", "header", "message"),
-    [
-        ({"patterns": torch.ones(2, 3)}, None, "is not a HopfieldMemory"),
-        ({"patterns": torch.ones(2, 3)}, {"format": "pt"}, "is not a HopfieldMemory"),
-        ({"patterns": torch.ones(2, 3)}, metadata(version="99"), "version '99'"),
-        ({"patterns": torch.ones(2, 3)}, metadata(alpha=None), "damaged metadata"),
-        ({"patterns": torch.ones(2, 3)}, metadata(beta="high"), "damaged metadata"),
-        ({"patterns": torch.ones(2, 3)}, metadata(normalize="1"), "damaged metadata"),
-        ({"patterns": torch.ones(2, 3)}, metadata(alpha="3.0"), "alpha"),
-        ({"patterns": torch.ones(3)}, metadata(), "damaged: patterns must have shape"),
-        ({"patterns": torch.ones(2, 3).long()}, metadata(), "damaged: patterns must be a floating"),
-        ({"patterns": torch.full((2, 3), torch.nan)}, metadata(), "damaged: patterns must be finite"),
-        ({"other": torch.ones(2, 3)}, metadata(), "damaged"),
-    ],
-)
-def test_foreign_files_are_refused(tmp_path, tensors, header, message):
-    save_file(tensors, tmp_path / "file", metadata=header)
-    with pytest.raises(ValueError, match=message):
-        HopfieldMemory.load(tmp_path / "file")
-
-
-def test_damaged_files_are_refused(tmp_path):
-    path = tmp_path / "memory.safetensors"
-    HopfieldMemory(torch.randn(5, 4)).save(path)
-    content = path.read_bytes()
-    for damaged in (b"", content[:5], content[:-7], b"text, not tensors", struct.pack("<Q", 1 << 40) + content[8:]):
-        path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="damaged or not a safetensors file"):
-            HopfieldMemory.load(path)
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        HopfieldMemory.load(tmp_path / "nowhere")
-
-
 def test_state_dict_and_deepcopy(tmp_path):
     memory = HopfieldMemory(torch.randn(5, 4), alpha=1.3, beta=0.1 + 0.2, normalize=True).half()
     holder, other = torch.nn.Sequential(memory), torch.nn.Sequential(HopfieldMemory(torch.randn(2, 4)).half())
@@ -289,69 +205,179 @@ def test_bad_calls_are_refused():
         memory.retrieve(torch.randn(2, 3), steps=0)
 
 
-@pytest.mark.parametrize(("order", "steps"), [(2, 1), (10, 1), (10, 3)])
-def test_polynomial_equals_formula(order, steps):
-    patterns, queries = torch.randn(7, 5, dtype=torch.float64), torch.randn(3, 2, 5, dtype=torch.float64)
-    memory = PolynomialMemory(patterns, order=order)
-    expected = queries
-    for _ in range(steps):
-        powers = torch.stack([(expected * pattern).sum(-1) ** order for pattern in patterns], -1)
-        expected = torch.einsum("...m,md->...d", powers / powers.sum(-1, keepdim=True), patterns)
-    torch.testing.assert_close(memory.retrieve(queries, steps=steps), expected)
-    torch.testing.assert_close(memory(queries, steps), expected)
-    # no temperature: a multiple of the query, of either sign, gives the same, and nothing overflows
-    torch.testing.assert_close(memory.retrieve(-1e100 * queries, steps=steps), expected)
+# ---- many patterns ----
 
 
-def test_polynomial_completes_damaged_patterns():
-    patterns = torch.randn(50, 128, generator=torch.Generator().manual_seed(0)).sign()
-    damaged = patterns.clone()
-    damaged[:, 64:] = 0.0
-    memory = PolynomialMemory(patterns)
-    torch.testing.assert_close(memory.retrieve(damaged, steps=2), patterns, rtol=0, atol=1e-3)
-    longer = patterns * torch.linspace(1, 3, 50)[:, None]
-    torch.testing.assert_close(
-        PolynomialMemory(longer, normalize=True).retrieve(damaged),
-        PolynomialMemory(patterns / 128**0.5).retrieve(damaged),
-    )
+def large(patterns: int = 3000, width: int = 24, seed: int = 0, **settings) -> HopfieldMemory:
+    stored = torch.randn(patterns, width, generator=torch.Generator().manual_seed(seed))
+    return HopfieldMemory(stored, **{"beta": 2.0, **settings})
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_polynomial_with_nothing_to_go_by_is_zero(dtype):
-    memory = PolynomialMemory(torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).to(dtype))
-    found = memory.retrieve(torch.tensor([[0.0, 0.0, 1.0], [100.0, 1.0, 0.0]]).to(dtype), steps=2)
-    assert found.dtype == dtype
-    assert torch.equal(found, torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]).to(dtype))
+def queries_of(memory: HopfieldMemory, count: int = 5, noise: float = 0.5, seed: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    patterns = memory.patterns.float()
+    chosen = patterns[torch.randint(len(patterns), (count,), generator=generator)]
+    return (chosen + noise * torch.randn(chosen.shape, generator=generator)).to(memory.dtype)
 
 
-def test_polynomial_is_filled_and_loaded():
-    memory = PolynomialMemory(torch.empty(0, 3))
-    with pytest.raises(ValueError, match="empty"):
-        memory.retrieve(torch.randn(3))
-    assert memory.add(torch.randn(4, 3)) == range(0, 4)
-    memory.remove(1)
-    other = PolynomialMemory(torch.empty(0, 3))
+def exact(memory: HopfieldMemory) -> HopfieldMemory:
+    """The same patterns in float64."""
+    return HopfieldMemory(memory.patterns.double(), memory.alpha, memory.beta, rows=memory.rows)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0])
+@pytest.mark.parametrize(("beta", "count"), [(2.0, 40), (0.3, 40), (1e-3, 3), (2.0, 1)])
+def test_search_equals_the_trace_in_double(alpha, beta, count, dtype):
+    memory = large(alpha=alpha, beta=beta).to(dtype)
+    queries = queries_of(memory, count)
+    found = memory.search(queries, steps=2)
+    trace = exact(memory).retrieve(queries.double(), steps=2, return_trace=True)
+    tolerance = {torch.float32: 2e-5, torch.float64: 1e-10, torch.bfloat16: 2e-2, torch.float16: 3e-3}[dtype]
+    torch.testing.assert_close(found.output.double(), trace.output, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(found.energies.double(), trace.energies[:2], atol=1e-4, rtol=1e-5)
+    weights = torch.zeros(count, len(memory) + 1, dtype=torch.float64)
+    weights.scatter_(1, found.rows.where(found.rows >= 0, len(memory)), found.weights.double())
+    torch.testing.assert_close(weights[:, :-1], trace.weights, atol=tolerance, rtol=0)
+    assert ((found.rows >= 0) == (found.weights > 0)).all()
+    assert (found.weights.diff(dim=-1) <= 0).all()
+
+
+def test_shapes_of_a_search():
+    memory = large()
+    for leading in ((), (3,), (2, 0), (2, 3)):
+        found = memory.search(torch.randn(*leading, 24), steps=3)
+        assert found.rows.shape == found.weights.shape and found.rows.shape[:-1] == leading
+        assert found.output.shape == (*leading, 24) and found.energies.shape == (3, *leading)
+
+
+def test_energies_of_a_search_do_not_rise():
+    memory = large(beta=0.5, alpha=1.5)
+    found = memory.search(queries_of(memory, 50, noise=2.0), steps=6)
+    assert (found.energies.diff(dim=0) <= 1e-4).all()
+    torch.testing.assert_close(found.energies[0], memory.energy(queries_of(memory, 50, noise=2.0)))
+
+
+def test_each_query_of_a_search_stops_by_itself():
+    memory = large(300, 8, beta=0.4, alpha=1.5)
+    queries = queries_of(memory, 30, noise=1.0)
+    together = memory.search(queries, steps=12, tolerance=0.1)
+    for number, query in enumerate(queries):
+        alone = memory.search(query, steps=12, tolerance=0.1)
+        torch.testing.assert_close(alone.output, together.output[number], atol=1e-5, rtol=1e-5)
+    trace = exact(memory).retrieve(queries.double(), steps=12, tolerance=0.1, return_trace=True)
+    torch.testing.assert_close(together.output.double(), trace.output, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_removed_patterns_are_never_found(dtype, count):
+    memory = large().to(dtype)
+    queries = queries_of(memory, count, noise=0.1)
+    before = memory.search(queries).rows[:, 0]
+    memory.remove(rows=before)
+    assert len(memory) == 3000 - len(before.unique()) and not torch.isin(memory.rows, before).any()
+    found = memory.search(queries)
+    assert not torch.isin(found.rows, before).any()
+    expected = exact(memory).retrieve(queries.double())
+    tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(found.output.double(), expected, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(memory.retrieve(queries).double(), expected, atol=tolerance, rtol=tolerance)
+
+
+def test_adding_and_removing_take_no_copy_of_all():
+    memory = large(4096, 16)
+    memory.search(torch.randn(16))
+    moved = 0
+    for _ in range(2000):
+        before = memory._segments[0].patterns.data_ptr()
+        memory.add(torch.randn(16))
+        moved += memory._segments[0].patterns.data_ptr() != before
+    assert moved <= 2
+    before = memory._segments[0].patterns.data_ptr()
+    memory.remove(range(500))
+    assert memory._segments[0].patterns.data_ptr() == before and len(memory) == 5596
+    memory.remove(range(4000))  # most of it: what is left moves together
+    assert memory._segments[0].patterns.shape == (1596, 16)
+    torch.testing.assert_close(memory.patterns, memory._segments[0].patterns)
+
+
+def test_rows_stay_when_others_go():
+    memory = HopfieldMemory(torch.eye(6) * 9, rows=torch.tensor([10, 20, 30, 40, 50, 60]))
+    memory.remove([0, 2])
+    assert memory.rows.tolist() == [20, 40, 50, 60]
+    assert memory.search(torch.eye(6)[3]).rows.tolist() == [40]
+    memory.add(torch.full((6,), -9.0))
+    memory.add(torch.ones(2, 6), rows=torch.tensor([7, 7]))
+    assert memory.rows.tolist() == [20, 40, 50, 60, 61, 7, 7]
+    memory.remove(rows=[7, 40])
+    assert memory.rows.tolist() == [20, 50, 60, 61]
+    with pytest.raises(IndexError, match="rows contains 40"):
+        memory.remove(rows=[50, 40])
+    with pytest.raises(TypeError, match="either indices or rows"):
+        memory.remove()
+    with pytest.raises(TypeError, match=r"rows must be a torch.long tensor of shape \(1,\)"):
+        memory.add(torch.ones(6), rows=torch.tensor([1.0]))
+    with pytest.raises(ValueError, match="negative, got -1"):
+        memory.add(torch.ones(6), rows=torch.tensor([-1]))
+
+
+def test_the_copy_can_be_turned_off():
+    with_copy, without = large(), large(screen=False)
+    queries = queries_of(with_copy)
+    torch.testing.assert_close(with_copy.search(queries).output, without.search(queries).output)
+    torch.testing.assert_close(with_copy.retrieve(queries), without.retrieve(queries))
+    assert without.screen_nbytes == 0
+    if library.missing is None:
+        assert 0 < with_copy.screen_nbytes < 0.4 * with_copy.patterns.nbytes
+
+
+def test_gradients_reach_the_queries_of_a_search():
+    memory = large(alpha=1.5, beta=0.3)
+    queries = queries_of(memory, 3, noise=2.0).requires_grad_()
+    gradient = torch.autograd.grad(memory.search(queries, steps=2).output.square().sum(), queries)[0]
+    double = queries.detach().double().requires_grad_()
+    expected = torch.autograd.grad(exact(memory).retrieve(double, steps=2).square().sum(), double)[0]
+    torch.testing.assert_close(gradient.double(), expected, atol=1e-3, rtol=1e-3)
+
+
+def test_a_share_has_its_part_of_the_patterns():
+    memory = large(1001)
+    memory.search(torch.randn(24))
+    memory.remove(range(100, 150))
+    shares = [memory.share(index, 4) for index in range(4)]
+    assert torch.equal(torch.cat([share.patterns for share in shares]), memory.patterns)
+    assert torch.equal(torch.cat([share.rows for share in shares]), memory.rows)
+    for share in shares:
+        queries = queries_of(share)
+        expected = exact(share).retrieve(queries.double())
+        torch.testing.assert_close(share.search(queries).output.double(), expected, atol=1e-5, rtol=1e-5)
+    assert [len(large(2).share(index, 5)) for index in range(5)] == [0, 0, 1, 0, 1]
+    with pytest.raises(ValueError, match="index must be between 0 and 1, got 2"):
+        memory.share(2, 2)
+
+
+def test_bad_searches_are_refused():
+    with pytest.raises(ValueError, match="alpha=1.0 gives every pattern weight"):
+        large(alpha=1.0).search(torch.randn(24))
+    with pytest.raises(ValueError, match="queries must be finite"):
+        large().search(torch.full((24,), torch.nan))
+    with pytest.raises(ValueError, match="tolerance"):
+        large().search(torch.randn(24), tolerance=-1.0)
+    with pytest.raises(TypeError, match="screen"):
+        large(screen=1)
+
+
+def test_state_dicts_have_the_rows():
+    memory = large(10)
+    memory.remove([0, 4])
+    other = HopfieldMemory(torch.empty(0, 24))
     other.load_state_dict(memory.state_dict())
-    assert torch.equal(other.patterns, memory.patterns) and len(other) == 3
-    assert "3 patterns, dimension=3, order=10" in repr(other)
-
-
-def test_polynomial_refuses_bad_arguments():
-    patterns = torch.randn(4, 3)
-    for order in (3, 0, -2, 2.0, True, "10"):
-        with pytest.raises(ValueError, match=f"order must be an even integer of at least 2.*got {order!r}"):
-            PolynomialMemory(patterns, order=order)
-    with pytest.raises(TypeError, match="normalize"):
-        PolynomialMemory(patterns, normalize="yes")
-    with pytest.raises(TypeError, match="int64"):
-        PolynomialMemory(patterns.long())
-    with pytest.raises(ValueError, match="finite"):
-        PolynomialMemory(patterns / 0)
-    memory = PolynomialMemory(patterns)
-    for steps in (0, 1.0, True):
-        with pytest.raises(ValueError, match=f"steps must be an integer of at least 1, got {steps!r}"):
-            memory.retrieve(patterns, steps=steps)
-    with pytest.raises(TypeError, match="dtype"):
-        memory.retrieve(patterns.double())
-    with pytest.raises(ValueError, match="shape"):
-        memory.retrieve(torch.randn(2, 4))
+    assert torch.equal(other.rows, memory.rows) and other.add(torch.randn(24)) == range(8, 9)
+    state = memory.state_dict()
+    del state["rows"]
+    with pytest.raises(RuntimeError, match="Missing key.*rows"):
+        other.load_state_dict(state)
+    state._metadata[""]["version"] = 2
+    other.load_state_dict(state)
+    assert other.rows.tolist() == list(range(8))
