@@ -388,7 +388,7 @@ static void filter_list(const Workspace &space, ScreenedRow &row, const Real *si
 template <Kind kind>
 static Real guess_from_sample(const Family &family, const Real *sample, int64_t vectors, Real top, Real weight) {
   Real sum, slope, t = 0.0f;
-  for (int step = 0; step < 6; ++step) {
+  for (int step = 0; step < 20; ++step) {
     sums_at<kind>(family, sample, vectors, lanes, top, t, sum, slope);
     if (!(slope > 0.0f)) break;
     const Real move = newton_step(family, sum * weight, slope * weight);
@@ -398,24 +398,56 @@ static Real guess_from_sample(const Family &family, const Real *sample, int64_t 
   return t;
 }
 
-// Whether so many keys may have weight that the exact scores of all keys cost less; judged by a sample of a group.
-static bool looks_flat(const ScreenedRow &row, const HeadScreen &screen, const Real *products, int64_t group,
-                       Real *sample) {
-  constexpr int64_t size = 64, vectors = size / lanes, apart = group_keys / vectors;
+// The share of keys up to which it pays to score them one by one, instead of all. Measured; it decides on time, not on results.
+static Real paying_share(const Problem &problem, const Products &products, bool few, int rows, int64_t keys) {
+  if (!few) return products.worth_scoring(keys) / static_cast<Real>(keys);
+  // Keys that lie apart are slow to read from memory, and each row reads its own.
+  const int64_t bytes = problem.batch * problem.kv_heads * keys * problem.head_dim * bytes_of(problem.key_kind);
+  if (bytes < int64_t(16) << 20) return 0.09f;
+  return rows > 2 ? 0.055f : 0.08f;
+}
+
+// How many of some scores, each of which stands for `weight` scores of its row, have an upper bound that may count. The bounds are
+// `error` above the scores, or errors[n].
+static int count_above(const ScreenedRow &row, const Real *scores, const Real *errors, Real error, int64_t vectors,
+                       Real weight) {
   Vector best = spread(-infinity);
-  int seen = 0, found = 0;
+  for (int64_t v = 0; v < vectors; ++v) best = larger(best, load(scores + v * lanes));
+  const Real top = largest_of(best);
+  if (!(top > -infinity)) return 0;
+  const Real t = HOPFIELD_BY_KIND(guess_from_sample, row.family, scores, vectors, top, weight);
+  const Vector bound = spread(limit_of(row.family, top, t) - error);
+  int found = 0;
   for (int64_t v = 0; v < vectors; ++v) {
-    const Vector value = load(products + v * apart) * row.unit;
-    seen += __builtin_popcount(above(value, spread(-infinity)));
-    best = larger(best, value);
-    store(sample + v * lanes, value);
+    Vector upper = load(scores + v * lanes);
+    if (errors) upper += load(errors + v * lanes);
+    found += __builtin_popcount(above(upper, bound));
   }
-  if (seen * 2 < size) return false;
-  const Real top = largest_of(best), weight = static_cast<Real>(row.range.last - row.range.first) / static_cast<Real>(seen);
-  const Real t = HOPFIELD_BY_KIND(guess_from_sample, row.family, sample, vectors, top, weight);
-  const Vector bound = spread(limit_of(row.family, top, t) - largest_error(row, screen, group));
-  for (int64_t v = 0; v < vectors; ++v) found += __builtin_popcount(above(load(sample + v * lanes), bound));
-  return found * 16 > seen * 3;
+  return found;
+}
+
+// The share of the keys that may have weight, if all are like those of a group; 0 if the row sees too little of it.
+static Real share_of_group(const ScreenedRow &row, const HeadScreen &screen, const Real *products, int64_t group,
+                           Real *scores) {
+  int seen = 0;
+  for (int64_t n = 0; n < group_keys; n += lanes) {
+    const Vector value = load(products + n) * row.unit;
+    seen += __builtin_popcount(above(value, spread(-infinity)));
+    store(scores + n, value);
+  }
+  if (seen * 2 < group_keys) return 0.0f;
+  const Real weight = static_cast<Real>(row.range.last - row.range.first) / static_cast<Real>(seen);
+  const int found = count_above(row, scores, nullptr, largest_error(row, screen, group), group_keys / lanes, weight);
+  return static_cast<Real>(found) / static_cast<Real>(seen);
+}
+
+// The same, judged by the list of a row after a part of its keys.
+static Real share_of_list(const ScreenedRow &row, int64_t passed) {
+  store(row.values + row.count, spread(-infinity));
+  store(row.errors + row.count, Vector{});
+  const Real weight = static_cast<Real>(row.range.last - row.range.first) / static_cast<Real>(passed);
+  const int found = count_above(row, row.values, row.errors, 0.0f, (row.count + lanes - 1) / lanes, weight);
+  return static_cast<Real>(found) / static_cast<Real>(passed);
 }
 
 // One group against rows [from, to) of those that go together; `first_row` is the number of the first of them.
@@ -454,16 +486,26 @@ static inline bool goes_through(const ScreenedRow &row, int64_t place) {
   return !row.ordinary && row.range.first < place + group_keys && row.range.last > place;
 }
 
-// Up to `pass_rows` rows through groups [first_group, last_group) of a pass. If `look`, the first group tells whether
-// screening pays: for each row if there are `few`, otherwise two of them decide for all. Returns how many keys were
-// read.
-static int64_t pass_through(const Problem &problem, const Products &products, bool wide, bool few, bool look,
-                         const HeadScreen &screen, ScreenedRow *rows, int first_row, int count,
-                         const ScreenSpace &space, int64_t first_group, int64_t last_group, int64_t last_place,
-                         bool uniform) {
+// The last group of a pass that the first row sees as a whole; -1 if there is none.
+static int64_t whole_group(const ScreenedRow &row, int64_t first_group, int64_t last_group) {
+  for (int64_t group = last_group - 1; group >= first_group; --group) {
+    if (row.range.first <= group * group_keys && row.range.last >= (group + 1) * group_keys) return group - first_group;
+  }
+  return -1;
+}
+
+// Up to `pass_rows` rows through groups [first_group, last_group) of a pass. If `share` is not 0, one group tells whether
+// screening pays, by all rows if there are `few`, otherwise by two of them; `share` becomes 0 then. The rows of a head take
+// the ordinary way together: it reads all keys even for one of them. Returns how many keys were read.
+static int64_t pass_through(const Problem &problem, const Products &products, bool wide, bool few, Real &share,
+                            const HeadScreen &screen, ScreenedRow *rows, int first_row, int count,
+                            const ScreenSpace &space, int64_t first_group, int64_t last_group, int64_t last_place,
+                            bool uniform) {
   int64_t read = 0;
-  // To look, the last group comes first, because a causal model looks at it most; else in the order of memory.
-  const int64_t groups = last_group - first_group, turn = look ? groups - 1 : 0;
+  // That group comes first; the others in the order of memory.
+  const int64_t groups = last_group - first_group, whole = share > 0.0f ? whole_group(rows[0], first_group, last_group) : -1;
+  bool look = whole >= 0;
+  const int64_t turn = look ? whole : 0;
   for (int64_t n = 0; n < groups; ++n) {
     const int64_t slot = (n + turn) % groups, group = first_group + slot, place = group * group_keys;
     int from = count, to = 0;
@@ -482,14 +524,15 @@ static int64_t pass_through(const Problem &problem, const Products &products, bo
     }
     if (!look || from >= to) continue;
     look = false;
-    bool all_flat = true;
+    Real total = 0.0f;
+    int looked = 0;
     for (int r = from; r < to; r += few ? 1 : pass_rows / 2) {
-      const bool flat = rows[r].ordinary ||
-                        looks_flat(rows[r], screen, space.products + r * product_stride + slot * group_keys, group,
-                                   space.lows);
-      if (few) rows[r].ordinary = flat;
-      all_flat &= flat;
+      if (rows[r].ordinary) continue;
+      total += share_of_group(rows[r], screen, space.products + r * product_stride + slot * group_keys, group, space.lows);
+      ++looked;
     }
+    const bool all_flat = total > share * static_cast<Real>(looked);
+    share = 0.0f;
     if (all_flat) {
       for (int r = 0; r < count; ++r) rows[r].ordinary = true;
       return read;
@@ -529,6 +572,12 @@ static void screen_keys(const Problem &problem, const Products &products, bool w
   last = minimum(end, last);
   if (first >= last) return;
   const int64_t first_pass = first / pass_keys, passes = (last + pass_keys - 1) / pass_keys - first_pass;
+  const Real pays = look ? paying_share(problem, products, few, count, last - first) : 0.0f;
+  // One group is a small sample, so that only what clearly does not pay is left out by it.
+  const Real clearly = pays > 0.0f ? (pays > 0.03f ? 1.6f * pays : 0.05f) : 0.0f;
+  Real shares[block_rows];
+  for (int r = 0; r < count; r += pass_rows) shares[r] = clearly;
+  int64_t passed = 0;
   for (int64_t n = 0; n < passes; ++n) {
     // The last keys come first: a causal model looks at them most, and they give the best limit.
     const int64_t pass = first_pass + (n == 0 ? passes - 1 : n - 1);
@@ -537,10 +586,24 @@ static void screen_keys(const Problem &problem, const Products &products, bool w
     int64_t read = 0;  // once for all rows
     for (int r = 0; r < count; r += pass_rows) {
       const int together = static_cast<int>(minimum(pass_rows, count - r));
-      read = maximum(read, pass_through(problem, products, wide, few, look && n == 0, screen, rows + r, r, together, space,
+      read = maximum(read, pass_through(problem, products, wide, few, shares[r], screen, rows + r, r, together, space,
                                         first_group, last_group, last, uniform));
     }
     screened += read;
+    // After some of the keys, their list tells more.
+    const int64_t some = maximum(4 * pass_keys, (last - first) / 8);
+    const bool now = few && pays > 0.0f && passed < some && passed + read >= some;
+    passed += read;
+    if (!now || passed * 2 > last - first) continue;
+    Real total = 0.0f;
+    int looked = 0;
+    for (int r = 0; r < count; ++r) {
+      if (rows[r].ordinary) continue;
+      total += share_of_list(rows[r], passed);
+      ++looked;
+    }
+    if (total <= pays * static_cast<Real>(looked)) continue;
+    for (int r = 0; r < count; ++r) rows[r].ordinary = true;
   }
 }
 

@@ -220,7 +220,7 @@ static void forward_worker(Shared *shared) {
     const int64_t head = task / shared->splits, split = task % shared->splits;
     const int64_t b = head / problem.kv_heads, kv_head = head % problem.kv_heads;
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      int64_t pause = 0;  // blocks that are not screened
+      int64_t pause = 0, next_pause = 15;  // blocks that are not screened
       for (int64_t start = split * block_rows; start < problem.queries; start += shared->splits * block_rows) {
         const int rows = static_cast<int>(minimum(block_rows, problem.queries - start));
         RowResult results[block_rows];
@@ -231,7 +231,12 @@ static void forward_worker(Shared *shared) {
         if (screens) {
           int64_t scored = 0;
           others = screen_block(shared, screening, b, h, start, rows, results, left, scored);
-          if (others * 2 > rows || static_cast<float>(scored) > worth * static_cast<float>(rows)) pause = 7;
+          if (others * 2 > rows || static_cast<float>(scored) > worth * static_cast<float>(rows)) {
+            pause = next_pause;
+            next_pause *= 2;
+          } else {
+            next_pause = 15;
+          }
         } else {
           if (pause > 0) --pause;
           const uint8_t *wanted = shared->ordinary;

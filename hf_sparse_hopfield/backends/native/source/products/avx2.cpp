@@ -28,7 +28,7 @@ static inline Register add_words(Register sums, Register keys, Register query) {
 
 #include "x86.hpp"
 
-constexpr Products table = {scan_all<false>, scan_all<true>, true, 0.022f, 45.0f};
+constexpr Products table = {scan_all<false>, scan_all<true>, true, 0.022f, -45.0f, 0};
 
 }  // namespace
 }  // namespace hopfield

@@ -26,7 +26,7 @@ static inline Register add_words(Register sums, Register keys, Register query) {
 
 #include "x86.hpp"
 
-constexpr Products table = {scan_all<false>, scan_all<true>, false, 0.055f, 25.0f};
+constexpr Products table = {scan_all<false>, scan_all<true>, false, 0.0066f, 22.0f, 768};
 
 }  // namespace
 }  // namespace hopfield

@@ -26,7 +26,7 @@ static inline Register add_words(Register sums, Register keys, Register query) {
 
 #include "x86.hpp"
 
-constexpr Products table = {scan_all<false>, scan_all<true>, false, 0.08f, 40.0f};
+constexpr Products table = {scan_all<false>, scan_all<true>, false, 0.08f, -40.0f, 0};
 
 }  // namespace
 }  // namespace hopfield

@@ -52,7 +52,7 @@ static void scan_all(const Scan &scan) {
   }
 }
 
-constexpr Products table = {scan_all<int8_t>, scan_all<int16_t>, false, 0.0f, 0.0f};
+constexpr Products table = {scan_all<int8_t>, scan_all<int16_t>, false, 0.0f, 0.0f, 0};
 
 }  // namespace
 

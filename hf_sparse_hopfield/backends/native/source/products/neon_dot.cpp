@@ -80,7 +80,7 @@ static void narrow(const Scan &scan) {
 // Never needed, because 8-bit queries are as exact as they can be.
 static void wide(const Scan &scan) { generic_products()->wide(scan); }
 
-constexpr Products table = {narrow, wide, false, 0.055f, 40.0f};
+constexpr Products table = {narrow, wide, false, 0.055f, -40.0f, 0};
 
 }  // namespace
 }  // namespace hopfield

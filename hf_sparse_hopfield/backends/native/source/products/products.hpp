@@ -37,11 +37,15 @@ struct Products {
   // Whether the magnitudes of the 8-bit entries 2 n and 2 n + 1 may sum up to 128 only, because their products with bytes
   // are added in 16 bits.
   bool paired;
-  // With many queries, screening pays for rows of n keys if at most `share * n - fixed` of them have to be scored. Measured
-  // on AVX2, and for the others estimated from the speed of their products: this decides on time, not on results.
+  // With many queries, screening pays for rows of `least` keys and more, if at most `share * keys + fixed` of them have to be
+  // scored. Measured where a processor was at hand (AVX2 and AVX-512 VNNI on different ones), otherwise estimated: this
+  // decides on time, not on results.
   float share, fixed;
+  int64_t least;
 
-  float worth_scoring(int64_t keys) const { return share * static_cast<float>(keys) - fixed; }
+  float worth_scoring(int64_t keys) const {
+    return keys < least ? 0.0f : share * static_cast<float>(keys) + fixed;
+  }
 };
 
 }  // namespace hopfield
