@@ -133,10 +133,10 @@ class ShardedMemory:
 
     def __len__(self) -> int:
         """Number of patterns of all processes."""
-        return sum(length for (length,) in self._processes.gather([len(self.memory)], self._device))
+        return sum(length for (length,) in self._processes.gather([len(self.memory)], self._pattern_device))
 
     @property
-    def _device(self) -> torch.device:
+    def _pattern_device(self) -> torch.device:
         return self.memory.rows.device
 
     def retrieve(self, queries: Tensor, steps: int = 1, tolerance: float = 0.0) -> Tensor:
@@ -177,7 +177,7 @@ class ShardedMemory:
             if len(self) == 0:
                 raise ValueError("the memory is empty; store patterns with add() first.")
             described = [len(flat), steps, _digest(flat, tolerance)]
-            everyone = processes.gather(described, self._device)
+            everyone = processes.gather(described, self._pattern_device)
             if any(steps != other for _, other, _ in everyone):
                 raise ValueError(
                     f"steps must be the same in all processes, got {[other for _, other, _ in everyone]}."
@@ -206,7 +206,7 @@ class ShardedMemory:
     def places(self, states: Tensor) -> list[Tensor]:
         """The places, in each segment of this process, of the patterns that may have weight for states `(n, d)`, then -1."""
         places = self._processes.in_all(lambda: self.memory.places(states))
-        widths = self._processes.gather([sum(place.shape[1] for place in places)], self._device)
+        widths = self._processes.gather([sum(place.shape[1] for place in places)], self._pattern_device)
         self._candidates = sum(width for (width,) in widths)
         return places
 
@@ -226,7 +226,7 @@ class ShardedMemory:
         slack = 1e-6 * (1 + bound.abs().nan_to_num(posinf=0.0))  # scores are in float32
         left = own.present & ((alpha - 1) * scores > bound - slack)
         most = int(left.sum(-1).max()) if left.numel() else 0
-        most = max(width for (width,) in self._processes.gather([most], self._device))
+        most = max(width for (width,) in self._processes.gather([most], self._pattern_device))
         order = left.byte().sort(dim=-1, descending=True, stable=True).indices[:, :most]
         missing = most - order.shape[1]
         parts = [

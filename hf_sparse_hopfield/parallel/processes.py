@@ -4,6 +4,10 @@
 from typing import Any
 
 import torch
+
+# A custom operator imports it at its first call. Where that is after `init_process_group`, it keeps the group and its
+# threads alive beyond `destroy_process_group`, and gloo may abort when the interpreter ends.
+import torch._dynamo
 import torch.distributed as dist
 from torch import Tensor
 
