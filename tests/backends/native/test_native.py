@@ -70,7 +70,8 @@ def test_short_rows_thoroughly(dtype, case):
 @given(case=cases(**LONG, head_dim=st.integers(1, 256), value_dim=st.integers(1, 256)))
 @settings(max_examples=1500)
 def test_long_rows_thoroughly(dtype, case):
-    check(native.run, case, dtype)
+    # the core gets scores back from weights: for scores near zero, that rounds the gradients of shared beta and alpha
+    check(native.run, case, dtype, tolerance=1e-3 if dtype == torch.float32 else None)
 
 
 CORNERS = {

@@ -84,7 +84,7 @@ def test_short_rows_thoroughly(way, case):
 @given(case=cases(**{**LONG, "keys": st.integers(250, 6000), "head_dim": st.integers(1, 300)}))
 @settings(max_examples=1500)
 def test_long_rows_thoroughly(way, case):
-    check(WAYS[way], case)
+    check(WAYS[way], case, tolerance=1e-3)  # as in test_native.py
 
 
 MORE_CORNERS = {
