@@ -106,5 +106,6 @@ def sampled(problem: RetrievalProblem, rows: int, generator: torch.Generator) ->
         bias=None if problem.bias is None else pick(problem.bias),
         is_causal=False,
         sliding_window=None,
+        segments=None,  # in the mask
     )
     return smaller, count[samples][:, :, positions]

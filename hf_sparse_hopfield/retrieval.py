@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .backends import KeyScreen, RetrievalProblem, RetrievalResult, select_backend
+from .backends.dispatcher_bypass import can_bypass_dispatcher
 from .backends.masks import canonical_mask
 from .backends.places import at_places
 from .backends.registry import find_backend
@@ -19,6 +20,7 @@ from .functional.checks import check_alpha, check_beta
 logger = logging.getLogger(__name__)
 
 _LARGEST = sys.float_info.max
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 _AXES = {
     "query": "(batch, heads, queries, head_dim)",
@@ -165,6 +167,39 @@ def _check_screen(problem: RetrievalProblem) -> None:
         )
 
 
+def _check_segments(problem: RetrievalProblem) -> None:
+    segments, query = problem.segments, problem.query
+    keys = problem.key.shape[2] if problem.places is None else problem.places.shape[1]
+    if not isinstance(segments, (tuple, list)) or len(segments) != 2:
+        given = f"{len(segments)} of them" if isinstance(segments, (tuple, list)) else type(segments).__name__
+        raise TypeError(f"segments must be two tensors, the numbers of the queries and of the keys, got {given}.")
+    found = []
+    for name, numbers, length in zip(("queries", "keys"), segments, (query.shape[2], keys), strict=True):
+        if not isinstance(numbers, torch.Tensor) or numbers.dtype not in _INTEGERS:
+            given = getattr(numbers, "dtype", type(numbers).__name__)
+            raise TypeError(f"segments of {name} must be a tensor of integers, got {given}.")
+        if numbers.ndim != 2 or numbers.shape[0] not in (1, query.shape[0]) or numbers.shape[1] != length:
+            raise ValueError(
+                f"segments of {name} must have the shape ({query.shape[0]} or 1, {length}), one number for each of the {name}, "
+                f"got {tuple(numbers.shape)}."
+            )
+        if numbers.device != query.device:
+            raise ValueError(f"segments of {name} are on {numbers.device}, but query is on {query.device}.")
+        found.append(_as_int32(name, numbers).contiguous())
+    problem.segments = (found[0], found[1])
+
+
+def _as_int32(name: str, numbers: torch.Tensor) -> torch.Tensor:
+    narrow = numbers.to(torch.int32)
+    # on a GPU the look would wait for all work before it, and a tracer has no numbers
+    looks = numbers.dtype == torch.int64 and numbers.device.type == "cpu" and can_bypass_dispatcher(numbers)
+    if looks and not torch.equal(narrow.long(), numbers):
+        raise ValueError(
+            f"segments of {name} must fit 32 bits, got numbers from {int(numbers.min())} to {int(numbers.max())}."
+        )
+    return narrow
+
+
 def _bring_together(problem: RetrievalProblem) -> None:
     assert problem.places is not None
     for name in ("key", "value"):
@@ -204,6 +239,8 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
         _check_places(problem)
     if type(problem.screen) is not bool:
         _check_screen(problem)
+    if problem.segments is not None:
+        _check_segments(problem)
     alpha, beta = problem.alpha, problem.beta
     if type(alpha) is not float or not 1.0 <= alpha <= 2.0:
         check_alpha(alpha)
@@ -247,6 +284,7 @@ def retrieve(
     return_trace: bool = False,
     places: torch.Tensor | None = None,
     screen: KeyScreen | bool = True,
+    segments: tuple[torch.Tensor, torch.Tensor] | None = None,
     backend: str = "auto",
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor] | RetrievalResult:
     """
@@ -292,6 +330,9 @@ def retrieve(
         screen ([`KeyScreen`] or `bool`, *optional*, defaults to `True`):
             The int8 copy of `key`, made before. The compiled core then scores only keys that may have weight; the result is
             the same. `True`: it makes a copy for the call if that pays, which it does for many queries. `False`: it does not.
+        segments (`tuple[torch.Tensor, torch.Tensor]` of shapes `(batch or 1, queries)` and `(batch or 1, keys)`, *optional*):
+            Integers: a query sees only keys with its own number, as sequences do that are packed into one row. They must fit 32
+            bits. Backends that do not read them make a mask of them.
         backend (`str`, *optional*, defaults to `"auto"`): `"auto"`, or the name of a backend.
 
     Returns:
@@ -333,6 +374,7 @@ def retrieve(
         return_trace,
         places,
         screen,
+        segments,
     )
     canonical(problem)
     chosen = find_backend(problem, backend)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .backends.dispatcher_bypass import can_bypass_dispatcher
 from .checks import check_integer, is_number
 from .functional.checks import as_valid, check_alpha, check_beta
 
@@ -122,6 +123,7 @@ class RetrievalParameters(nn.Module):
         self.register_parameter("log_beta", nn.Parameter(torch.empty(num_heads)) if learn_beta else None)
         self.register_parameter("alpha_logit", nn.Parameter(torch.empty(num_heads)) if learn_alpha else None)
         self._configured: dict[str, Numbers] = {}
+        self._copies: dict[str, torch.Tensor] = {}  # of buffers, in a precision that these do not have
         self._set({"alpha": alpha, "beta": beta}, (), None)
 
     def set(
@@ -152,6 +154,7 @@ class RetrievalParameters(nn.Module):
             check_each(check_alpha if name == "alpha" else check_beta, numbers)
         self._configured |= checked
         for name in checked:
+            self._copies.pop(name, None)
             if name in as_tensors or isinstance(checked[name], tuple):
                 self._write_buffer(name, device)
             elif self._buffer(name) is not None:
@@ -255,10 +258,20 @@ class RetrievalParameters(nn.Module):
         if buffer is None:
             return self._configured[name]  # type: ignore[return-value]  # a tuple always has a buffer
         if dtype == torch.float64 != buffer.dtype or buffer.dtype not in _PRECISE:  # FSDP may round buffers
-            return self._head_tensor(name, buffer.device, torch.promote_types(dtype, torch.float32))
+            return self._copy(name, buffer, torch.promote_types(dtype, torch.float32))
         # DistributedDataParallel copies rank 0's buffers in place before each forward. `.data` hides that from autograd,
         # which would otherwise refuse the backward pass of an earlier forward. A traced graph has no such copies.
         return buffer if torch.compiler.is_compiling() else as_valid(buffer.data)
+
+    def _copy(self, name: str, buffer: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The numbers in another precision than the buffer's, made once: numbers that go to a GPU in every call delay it."""
+        if not can_bypass_dispatcher(buffer):  # what is made while something records belongs to the record
+            return self._head_tensor(name, buffer.device, dtype)
+        copy = self._copies.get(name)
+        outdated = copy is None or (copy.device, copy.dtype) != (buffer.device, dtype)
+        if outdated or (copy.is_inference() and not torch.is_inference_mode_enabled()):  # type: ignore[union-attr]
+            copy = self._copies[name] = as_valid(self._head_tensor(name, buffer.device, dtype))
+        return copy  # type: ignore[return-value]
 
     @property
     def beta(self) -> float | torch.Tensor:

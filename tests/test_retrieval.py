@@ -321,3 +321,88 @@ def test_bad_input(arguments, words):
     retrieve(**GOOD)
     with pytest.raises((ValueError, TypeError), match=words):
         retrieve(**{**GOOD, **arguments})
+
+
+@given(retrieve_arguments(), st.data())
+def test_segments_are_retrievals_of_their_own(problem, data):
+    query, key, value, options = problem
+    options |= {"is_causal": False, "return_trace": data.draw(st.booleans())}
+    options.pop("bias", None)
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**20)))
+    rows = data.draw(st.sampled_from([1, query.shape[0]]))
+    dtype = data.draw(st.sampled_from([torch.int64, torch.int32, torch.uint8]))
+    numbers = [torch.randint(3, (rows, x.shape[2]), generator=generator).to(dtype) for x in (query, key)]
+    whole = retrieve(query, key, value, segments=tuple(numbers), **options)
+    for b in range(query.shape[0]):
+        for number in range(3):
+            of_queries, of_keys = (found[b % rows] == number for found in numbers)
+            mask = None if options.get("mask") is None else options["mask"][b : b + 1, :, of_queries][..., of_keys]
+            parts = query[b : b + 1, :, of_queries], key[b : b + 1, :, of_keys], value[b : b + 1, :, of_keys]
+            alone = retrieve(*parts, **(options | {"mask": mask}))
+            if options["return_trace"]:
+                torch.testing.assert_close(whole.states[:, b, :, of_queries], alone.states[:, 0], rtol=0, atol=1e-12)
+                torch.testing.assert_close(whole.weights[b, :, of_queries][..., of_keys], alone.weights[0])
+            got, expected = (x.output if options["return_trace"] else x for x in (whole, alone))
+            torch.testing.assert_close(got[b, :, of_queries], expected[0], rtol=0, atol=1e-12)
+
+
+def test_segments_with_all_other_limits():
+    query, key, value = torch.randn(3, 2, 4, 7, 8, dtype=torch.float64).unbind()
+    numbers = torch.tensor([[0, 0, 0, 0, 1, 1, 1], [5, 5, -5, -5, -5, -5, 2]])
+    limits = {
+        **{
+            "is_causal": True,
+            "sliding_window": 3,
+            "mask": torch.rand(2, 1, 1, 7) > 0.2,
+            "bias": torch.randn(1, 4, 7, 7),
+        },
+        **{"sinks": torch.randn(4), "softcap": 3.0, "steps": 3, "alpha": torch.tensor([1.2, 1.5, 1.7, 2.0])},
+    }
+    result = retrieve(query, key, value, segments=(numbers, numbers), **limits)
+    limits["mask"] = limits["mask"] & (numbers[:, :, None] == numbers[:, None])[:, None]
+    torch.testing.assert_close(result, retrieve(query, key, value, **limits))
+
+
+def test_segments_with_keys_that_lie_apart():
+    query, store = torch.randn(2, 2, 3, 8), torch.randn(1, 2, 20, 8)
+    places = torch.randint(20, (2, 6))
+    numbers = torch.tensor([[1, 2, 1]]), torch.tensor([[1, 1, 1, 2, 2, 2]])
+    together = store[0].transpose(0, 1)[places].transpose(1, 2)
+    expected = retrieve(query, together, together, segments=numbers)
+    torch.testing.assert_close(retrieve(query, store, store, places=places, segments=numbers), expected)
+
+
+@pytest.mark.parametrize(
+    "segments, error, message",
+    [
+        (torch.zeros(1, 5), TypeError, "segments must be two tensors.*got Tensor"),
+        ((torch.zeros(1, 5),), TypeError, "segments must be two tensors.*got 1 of them"),
+        (
+            (torch.zeros(1, 5), torch.zeros(1, 7)),
+            TypeError,
+            "segments of queries must be a tensor of integers.*float32",
+        ),
+        (([[0] * 5], torch.zeros(1, 7)), TypeError, "segments of queries must be a tensor of integers, got list"),
+        (
+            (torch.zeros(1, 5).int(), torch.zeros(1, 7).bool()),
+            TypeError,
+            "segments of keys .* integers, got torch.bool",
+        ),
+        (
+            (torch.zeros(5).int(), torch.zeros(7).int()),
+            ValueError,
+            r"queries must have the shape \(2 or 1, 5\).*got \(5,\)",
+        ),
+        ((torch.zeros(3, 5).int(), torch.zeros(1, 7).int()), ValueError, r"queries .* \(2 or 1, 5\).*got \(3, 5\)"),
+        ((torch.zeros(2, 5).int(), torch.zeros(2, 5).int()), ValueError, r"keys must have the shape \(2 or 1, 7\)"),
+        (
+            (torch.zeros(2, 5, device="meta").int(), torch.zeros(2, 7).int()),
+            ValueError,
+            "queries are on meta, .* on cpu",
+        ),
+        ((torch.zeros(1, 5).long(), torch.full((1, 7), 2**32)), ValueError, "keys must fit 32 bits.*from 4294967296"),
+    ],
+)
+def test_bad_segments_are_named(segments, error, message):
+    with pytest.raises(error, match=message):
+        retrieve(torch.randn(2, 2, 5, 4), torch.randn(2, 1, 7, 4), torch.randn(2, 1, 7, 4), segments=segments)

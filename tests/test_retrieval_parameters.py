@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from hf_sparse_hopfield.layers import RetrievalParameters
 
@@ -179,3 +180,25 @@ def test_offloaded_buffers():
     module = torch.nn.Sequential(torch.nn.Linear(2, 2), RetrievalParameters(2, alpha=[1.1, 1.7]))
     accelerate.cpu_offload(module, execution_device="cpu", offload_buffers=True)
     torch.testing.assert_close(module[1]()[1], torch.tensor([1.1, 1.7]))
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_copies_in_another_precision_are_made_once(rounded):
+    """For queries in float64, and for buffers that FSDP has rounded. A GPU would wait for each of them."""
+    parameters, dtype = RetrievalParameters(2, alpha=[1.1, 1.7], beta=[0.3, 4.0]), torch.float64
+    if rounded:
+        dtype = torch.float32
+        for buffer in parameters.buffers():
+            buffer.data = buffer.to(torch.bfloat16)
+    with torch.inference_mode():
+        parameters(dtype)
+    first, second = parameters(dtype), parameters(dtype)
+    assert first[0] is second[0] and first[1] is second[1] and not first[0].is_inference()
+    assert first[0].tolist() == torch.tensor([0.3, 4.0], dtype=dtype).tolist() and not parameters.state_dict()
+    parameters.set(beta=[5.0, 6.0])
+    parameters(torch.float32)
+    assert parameters(dtype)[0].tolist() == [5.0, 6.0] and first[0].tolist() != [5.0, 6.0]
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        RetrievalParameters.forward(parameters, torch.float64)
+    assert not any(isinstance(value, FakeTensor) for value in parameters(torch.float64))
+    assert all(value.is_meta for value in parameters.to("meta")(torch.float64))

@@ -2,8 +2,11 @@
 """The form of a backend."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
+
+from .masks import segments_in_mask
 from .problem import RetrievalProblem, RetrievalResult
 
 
@@ -19,6 +22,9 @@ class Backend:
         priority (`int`): `backend="auto"` tries backends with a higher priority first. No two backends share one.
         reads_places (`bool`, *optional*, defaults to `False`):
             Whether it takes a problem with `places`. For the others, keys and values are brought together first.
+        reads_segments (`bool`, *optional*, defaults to `False`):
+            Whether it takes a problem with `segments`. For the others they become a part of the mask, in `run`, and
+            `refusal` is asked about a problem that has one.
 
     Example:
 
@@ -35,3 +41,19 @@ class Backend:
     refusal: Callable[[RetrievalProblem], str | None]
     priority: int
     reads_places: bool = False
+    reads_segments: bool = False
+
+    def __post_init__(self) -> None:
+        # here, so that nobody who runs or asks a backend can forget them
+        if not self.reads_segments:
+            run, refusal = self.run, self.refusal
+            object.__setattr__(self, "run", lambda problem: run(segments_in_mask(problem)))
+            object.__setattr__(self, "refusal", lambda problem: refusal(_as_if_masked(problem)))
+
+
+def _as_if_masked(problem: RetrievalProblem) -> RetrievalProblem:
+    """What a refusal looks at: a mask is there. The mask itself would be as large as the scores."""
+    if problem.segments is None:
+        return problem
+    mask = problem.query.new_empty((1, 1, 1, 1), dtype=torch.bool) if problem.mask is None else problem.mask
+    return replace(problem, segments=None, mask=mask)

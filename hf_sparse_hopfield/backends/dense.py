@@ -37,7 +37,7 @@ def _mask(problem: RetrievalProblem, dtype: torch.dtype) -> tuple[Tensor | None,
 
 def _is_plainly_causal(problem: RetrievalProblem) -> bool:
     """Whether torch's own causal mask suffices: it is aligned top left, right for a square and for one query."""
-    if not problem.is_causal or problem.sliding_window is not None:
+    if not problem.is_causal or problem.sliding_window is not None or problem.segments is not None:
         return False
     return problem.mask is None and problem.bias is None and problem.query.shape[2] in (1, problem.key.shape[2])
 

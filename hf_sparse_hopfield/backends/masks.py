@@ -1,6 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The forms of a mask: as users and models give it, as backends take it, and as one mask of all that limits a query."""
 
+from dataclasses import replace
+
 import torch
 
 from .problem import RetrievalProblem
@@ -68,7 +70,8 @@ def canonical_mask(
 
 def visible(problem: RetrievalProblem) -> torch.Tensor | None:
     """
-    The mask, the causal order and the sliding window of a problem as one mask; `None` if every query sees every key.
+    The mask, the segments, the causal order and the sliding window of a problem as one mask; `None` if every query sees every
+    key.
 
     Args:
         problem ([`RetrievalProblem`]): The problem.
@@ -89,7 +92,7 @@ def visible(problem: RetrievalProblem) -> torch.Tensor | None:
             [0, 1, 1]], dtype=torch.int32)
     ```
     """
-    allowed = problem.mask
+    allowed = segments_in_mask(problem).mask
     if problem.is_causal:
         queries, keys = problem.query.shape[-2], problem.key.shape[-2]
         last = torch.arange(queries, device=problem.query.device)[:, None] + keys - queries
@@ -99,6 +102,34 @@ def visible(problem: RetrievalProblem) -> torch.Tensor | None:
             causal = causal & (position > last - problem.sliding_window)
         allowed = causal if allowed is None else allowed & causal
     return allowed
+
+
+def segments_in_mask(problem: RetrievalProblem) -> RetrievalProblem:
+    """
+    A problem without segments: its mask says what they say. The problem itself if it has none.
+
+    Args:
+        problem ([`RetrievalProblem`]): The problem, in canonical form.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.backends import RetrievalProblem
+    >>> from hf_sparse_hopfield.backends.masks import segments_in_mask
+
+    >>> numbers = torch.tensor([[1, 1, 2]], dtype=torch.int32)
+    >>> segments_in_mask(RetrievalProblem(*torch.randn(3, 1, 1, 3, 4), segments=(numbers, numbers))).mask.int()
+    tensor([[[[1, 1, 0],
+              [1, 1, 0],
+              [0, 0, 1]]]], dtype=torch.int32)
+    ```
+    """
+    if problem.segments is None:
+        return problem
+    queries, keys = problem.segments
+    same = (queries[:, :, None] == keys[:, None, :])[:, None]
+    return replace(problem, segments=None, mask=same if problem.mask is None else problem.mask & same)
 
 
 def without_unseen(stored: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:

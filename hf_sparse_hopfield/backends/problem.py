@@ -46,6 +46,9 @@ class RetrievalProblem:
             The row of `key` and `value` at which each key is; the batch of these may then be 1. By default all rows, in order.
         screen ([`KeyScreen`] or `bool`):
             The int8 copy of `key`, or whether one may be made. A backend that does not screen ignores it.
+        segments (`tuple[torch.IntTensor, torch.IntTensor]` of shapes `(batch or 1, queries)` and `(batch or 1, keys)`, *optional*):
+            Numbers of the sequences that share a row: a query sees only keys with its own number. A backend that does not
+            read them finds them in `mask`.
 
     Example:
 
@@ -78,6 +81,7 @@ class RetrievalProblem:
     return_trace: bool = False
     places: torch.Tensor | None = None
     screen: "KeyScreen | bool" = True
+    segments: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
 @dataclass

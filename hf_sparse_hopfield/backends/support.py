@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from . import native
+from .masks import segments_in_mask
 from .problem import RetrievalProblem
 from .registry import find_backend
 
@@ -40,6 +41,7 @@ def row_supports(problem: RetrievalProblem) -> Tensor:
 
     ```
     """
+    problem = segments_in_mask(problem)
     with torch.no_grad():
         if native.refusal(problem) is not None:
             return _from_weights(problem, problem.query)

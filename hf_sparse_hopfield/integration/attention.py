@@ -7,7 +7,7 @@ settings of the module ([`_retrieval_of`]). `retrieve_with` brings them together
 A keyword argument is honoured, or the model's own eager attention does not read it (`keywords.py`), or it is refused.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,9 +27,10 @@ from ..retrieval import retrieve
 from . import uncalibrated
 from .binding import LayerRetrieval, check_current, resolve
 from .cache import screen_of
+from .compact_masks import UNCERTAIN, compact_mask, form_of, meaning
 from .families import Kind, uses_additive_masks
 from .keywords import ignored_keyword
-from .packing import Packing
+from .packing import Packing, Segments, both
 from .paged import in_continuous_batch, sequences_of
 from .sites import Site, settings_of
 from .upstream import ATTENTION_NAME, attentions_are_captured, drops_masks
@@ -43,8 +44,8 @@ def sparse_hopfield_mask(
     *args: Any, config: Any = None, dtype: torch.dtype = torch.float32, **kwargs: Any
 ) -> torch.Tensor | None:
     """
-    The mask function: boolean (`True` = may attend), or `None` where causality alone suffices; additive for families that
-    add the mask to their scores themselves.
+    The mask function: boolean (`True` = may attend), or `None` where causality alone suffices; with one number for each key
+    where that says it all (`compact_masks.py`); additive for families that add the mask to their scores themselves.
 
     Args:
         config ([`~transformers.PreTrainedConfig`]): Configuration of the calling model.
@@ -58,7 +59,12 @@ def sparse_hopfield_mask(
         return eager_mask(*args, config=config, dtype=dtype, **kwargs)  # type: ignore[misc]  # dtype is by keyword
     if parallel is not None:
         return parallel.mask(*args, config=config, dtype=dtype, **kwargs)
-    mask = sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
+    mask = UNCERTAIN if args else compact_mask(config=config, **kwargs)
+    if mask is UNCERTAIN:
+        mask = sdpa_mask(*args, config=config, dtype=dtype, **kwargs)
+    form = form_of(mask)
+    if form is not None and form.packed:  # it says what positions would say
+        return mask
     if mask is not None and kwargs.get("attention_mask") is None and not torch.compiler.is_compiling():
         vars(mask)[_OF_THE_MODEL_ALONE] = True
     return mask
@@ -95,7 +101,8 @@ def sparse_hopfield_attention_forward(
         key (`torch.Tensor` of shape `(batch, kv_heads, keys, head_dim)`): The stored patterns.
         value (`torch.Tensor` of shape `(batch, kv_heads, keys, value_dim)`): The values to read out.
         attention_mask (`torch.Tensor` broadcastable to `(batch, heads, queries, keys)`, *optional*):
-            Boolean (`True` = may attend) or additive. Without one, causality follows from `is_causal`.
+            Boolean (`True` = may attend) or additive, or with one number for each key (`compact_masks.py`). Without one,
+            causality follows from `is_causal`.
         scaling (`float`, *optional*): The model's own scaling.
         dropout (`float`, *optional*): Probability of dropping a weight.
         is_causal (`bool`, *optional*): Causality without a mask; defaults to `module.is_causal`.
@@ -245,6 +252,10 @@ def _sparse(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Retrieve with the settings of the module."""
     factor, options = _scaling_apart(options)
+    if seen.is_split and not torch.compiler.is_compiling():
+        # alpha = 1 and observers compute dense attention, which torch has for full masks only
+        if retrieval.configured("alpha") == 1.0 or look_at(retrieval) is not None:
+            seen = seen.in_one_mask(query)
     key, value = seen.stored(query.dtype)
     own: dict[str, Any] = {"steps": retrieval.steps, "tolerance": retrieval.tolerance, "backend": retrieval.backend}
     return _outputs(retrieve_with(retrieval, query, key, value, factor=factor, **own, **seen.limits, **options))
@@ -254,6 +265,7 @@ def _dense(
     module: torch.nn.Module, query: torch.Tensor, seen: "_Visible", options: dict[str, Any]
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Attention of a layer that stays dense: transformers' own SDPA where it has all that the call needs."""
+    seen = seen.in_one_mask(query)
     modified = options["return_weights"] or options["softcap"] is not None or options["sinks"] is not None
     behind = seen.is_causal and seen.key.shape[2] > query.shape[2]  # SDPA aligns causality to the first key
     if modified or behind or isinstance(options["scaling"], torch.Tensor) or seen.sliding_window is not None:
@@ -315,6 +327,7 @@ class _Visible:
     sliding_window: int | None
     places: torch.Tensor | None = None  # of keys and values in a paged cache
     screen: KeyScreen | None = None  # the int8 copy of the keys, from our own cache
+    segments: Segments | None = None  # numbers of the sequences in a row
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -329,7 +342,28 @@ class _Visible:
             limits["places"] = self.places
         if self.screen is not None:
             limits["screen"] = self.screen
+        if self.segments is not None:
+            limits["segments"] = self.segments
         return limits
+
+    @property
+    def is_split(self) -> bool:
+        """Whether more than a mask, or more than causality, says what a query sees."""
+        return self.segments is not None or (self.is_causal and self.mask is not None)
+
+    def in_one_mask(self, query: torch.Tensor) -> "_Visible":
+        """The same with one mask of all queries and keys, if it is split."""
+        if not self.is_split:
+            return self
+        limits: dict[str, Any] = {"is_causal": self.is_causal, "sliding_window": self.sliding_window}
+        allowed = visible(RetrievalProblem(query, self.key, self.value, segments=self.segments, **limits))
+        assert allowed is not None
+        mask = self.mask
+        if mask is None or mask.dtype == torch.bool:
+            mask = allowed if mask is None else allowed & mask
+        else:
+            mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
+        return replace(self, mask=mask, is_causal=False, sliding_window=None, segments=None)
 
     def stored(self, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values in the dtype of the queries: rotary embeddings in float32 leave the values in the model's."""
@@ -351,31 +385,29 @@ def _visible(
 ) -> _Visible:
     """Bring the ways in which models limit what a query sees into the form that `retrieve` takes."""
     queries, keys = query.shape[2], key.shape[2]
-    # A single query comes last and sees everything. A mask from transformers contains causality.
-    is_causal = queries > 1 and mask is None and is_causal
-    if is_causal and keys > queries:
-        # Only the first call with an empty static cache looks like this: the rest of the cache is not filled yet.
-        key, value, keys = key[:, :, :queries], value[:, :, :queries], queries
-        bias = None if bias is None else bias[..., :queries]
+    segments = None
+    if mask is not None and form_of(mask) is not None:
+        is_causal = True
+        mask, segments, sliding_window = meaning(mask, module, queries, keys, sliding_window)
+    else:
+        # A single query comes last and sees everything. A full mask from transformers contains causality.
+        is_causal = queries > 1 and mask is None and is_causal
+        if is_causal and keys > queries:
+            # Only the first call with an empty static cache looks like this: the rest of the cache is not filled yet.
+            key, value, keys = key[:, :, :queries], value[:, :, :queries], queries
+            bias = None if bias is None else bias[..., :queries]
     if queries > 1:
-        same_sequence = packing.same_sequence(query.shape[0], queries, keys)
-        mask = mask if same_sequence is None else same_sequence if mask is None else _both(same_sequence, mask)
+        segments = both(segments, packing.segments(query.shape[0], queries, keys))
     if mask is not None and mask.shape[-1] > keys:
         mask = mask[..., :keys]  # some families pass the mask of the whole static cache
     if is_causal:
-        return _Visible(key, value, mask, bias, True, sliding_window)
+        return _Visible(key, value, mask, bias, True, sliding_window, segments=segments)
     if mask is None and sliding_window is not None and 1 < queries and sliding_window < keys:
         raise ValueError(
             f"{type(module).__name__} passes sliding_window={sliding_window} without a mask and without causality: which "
             "keys it means is ambiguous. Pass an attention_mask to the model."
         )
-    return _Visible(key, value, mask, bias, False, None)  # the window is in the mask
-
-
-def _both(allowed: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    if mask.dtype == torch.bool:
-        return allowed & mask
-    return mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
+    return _Visible(key, value, mask, bias, False, None, segments=segments)  # the window is in the mask
 
 
 def _with_sinks(query: torch.Tensor, seen: _Visible, sinks: torch.Tensor) -> _Visible:
@@ -383,7 +415,7 @@ def _with_sinks(query: torch.Tensor, seen: _Visible, sinks: torch.Tensor) -> _Vi
     shape = (*query.shape[:3], seen.key.shape[2])
     mask, bias = canonical_mask(seen.mask, seen.bias, shape)
     limits: dict[str, Any] = {"is_causal": seen.is_causal, "sliding_window": seen.sliding_window}
-    mask = visible(RetrievalProblem(query, seen.key, seen.value, mask=mask, **limits))
+    mask = visible(RetrievalProblem(query, seen.key, seen.value, mask=mask, segments=seen.segments, **limits))
     if mask is not None:
         mask = F.pad(mask.expand(*mask.shape[:-1], shape[-1]), (0, 1), value=True)
     bias = query.new_zeros(()) if bias is None else bias

@@ -25,6 +25,7 @@ from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
 from ..parallel.data import is_sharded
 from ..retrieval_parameters import RetrievalParameters
 from . import uncalibrated
+from .compact_masks import note_code_around
 from .families import uses_additive_masks
 from .sites import (
     Site,
@@ -268,6 +269,7 @@ def bind(model: PreTrainedModel) -> list[str]:
     if any(retrieval.patched_class is not None for _, retrieval in bound):
         _watch_packing(model)
     keep_attention_in_generate(type(model))
+    note_code_around(model, sites)
     return [site.name for site, _ in bound]
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from transformers.masking_utils import find_packed_sequence_indices
 
@@ -39,10 +40,8 @@ class Packing:
     >>> import torch
     >>> from hf_sparse_hopfield.integration.packing import Packing
 
-    >>> Packing(seq_idx=torch.tensor([[0, 0, 1]])).same_sequence(1, 3, 3).int()
-    tensor([[[[1, 1, 0],
-              [1, 1, 0],
-              [0, 0, 1]]]], dtype=torch.int32)
+    >>> Packing(cu_seq_lens_q=torch.tensor([0, 2, 3])).segments(1, 3, 3)[1]
+    tensor([[0, 0, 1]], dtype=torch.int32)
 
     ```
     """
@@ -52,25 +51,22 @@ class Packing:
     seq_idx: torch.Tensor | None = None
     position_ids: torch.Tensor | None = None
 
-    def same_sequence(self, batch: int, queries: int, keys: int) -> torch.Tensor | None:
+    def segments(self, batch: int, queries: int, keys: int) -> "Segments | None":
         """
-        The mask of the keys in the sequence of each query; `None` if each row is one sequence.
+        The number of the sequence of each query and of each key; `None` if each row is one sequence.
 
         Args:
             batch, queries, keys (`int`): Sizes of the scores.
 
         Returns:
-            `torch.BoolTensor` broadcastable to `(batch, 1, queries, keys)`, or `None`.
+            `tuple[torch.IntTensor, torch.IntTensor]` of shapes `(batch or 1, queries)` and `(batch or 1, keys)`, or `None`.
         """
-        mask = None
-        if self.cu_seq_lens_q is not None:
-            mask = self._by_lengths(batch, queries, keys)
-        if self.seq_idx is not None:
-            by_number = self._by_number(batch, queries, keys)
-            mask = by_number if mask is None else mask & by_number
-        return self._by_position(batch, queries, keys) if mask is None else mask
+        lengths = None if self.cu_seq_lens_q is None else self._by_lengths(batch, queries, keys)
+        numbers = None if self.seq_idx is None else self._by_number(batch, queries, keys)
+        found = both(lengths, numbers)
+        return self._by_position(queries, keys) if found is None else found
 
-    def _by_lengths(self, batch: int, queries: int, keys: int) -> torch.Tensor:
+    def _by_lengths(self, batch: int, queries: int, keys: int) -> "Segments":
         if batch > 1:
             raise ValueError(
                 f"cu_seq_lens_q holds the lengths of the sequences in one row, but the batch has {batch} rows. Pass one row, "
@@ -78,9 +74,9 @@ class Packing:
             )
         starts_q: torch.Tensor = self.cu_seq_lens_q  # type: ignore[assignment]  # checked by the caller
         starts_k = starts_q if self.cu_seq_lens_k is None else self.cu_seq_lens_k
-        return _equal(_numbers(starts_q, queries), _numbers(starts_k, keys))
+        return _numbers(starts_q, queries), _numbers(starts_k, keys)
 
-    def _by_number(self, batch: int, queries: int, keys: int) -> torch.Tensor:
+    def _by_number(self, batch: int, queries: int, keys: int) -> "Segments":
         numbers: torch.Tensor = self.seq_idx  # type: ignore[assignment]  # checked by the caller
         numbers = numbers if numbers.ndim > 1 else numbers[None]
         if numbers.shape[0] not in (1, batch) or numbers.shape[1:] != (queries,) or queries != keys:
@@ -88,37 +84,75 @@ class Packing:
                 f"seq_idx of shape {tuple(numbers.shape)} must number the tokens of all {batch} rows, but there are {queries} "
                 f"queries and {keys} keys. Packed sequences can use no cache: pass use_cache=False."
             )
-        return _equal(numbers, numbers)
+        return numbers, numbers
 
-    def _by_position(self, batch: int, queries: int, keys: int) -> torch.Tensor | None:
+    def _by_position(self, queries: int, keys: int) -> "Segments | None":
         positions = self.position_ids
         if positions is None or positions.ndim != 2 or queries != keys or positions.shape[1] != queries:
             return None
         numbers = _sequences_at(positions)
-        return None if numbers is None else _equal(numbers, numbers)
+        return None if numbers is None else (numbers, numbers)
+
+
+Segments = tuple[torch.Tensor, torch.Tensor]
+
+
+def both(one: Segments | None, other: Segments | None) -> Segments | None:
+    """
+    Segments that say what two of them say: tokens belong together if both agree.
+
+    Args:
+        one, other (`tuple[torch.Tensor, torch.Tensor]`, *optional*): Numbers of the queries and of the keys.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_sparse_hopfield.integration.packing import both
+
+    >>> one, other = torch.tensor([[7, 7, 7, 8]]), torch.tensor([[0, 0, 5, 5]])
+    >>> both((one, one), (other, other))[0]
+    tensor([[0, 0, 1, 2]], dtype=torch.int32)
+
+    ```
+    """
+    if one is None or other is None:
+        return other if one is None else one
+    queries, keys = one[0].shape[1], one[1].shape[1]
+    first, second = (_ranks(torch.cat(numbers, 1)) for numbers in (one, other))
+    together = _ranks(first * (queries + keys) + second).int()
+    return together[:, :queries], together[:, queries:]
+
+
+def _ranks(numbers: torch.Tensor) -> torch.Tensor:
+    """Small numbers that are equal where these are. Unlike `torch.unique`, this does not wait for the device."""
+    ordered, order = numbers.sort(-1)
+    ranks = F.pad(ordered.diff(dim=-1) != 0, (1, 0)).cumsum(-1)
+    return torch.empty_like(ranks).scatter_(-1, order, ranks)
 
 
 def _sequences_at(positions: torch.Tensor) -> torch.Tensor | None:
     """The number of the sequence of each token, `None` for one sequence. All layers get the same positions: ask once."""
     if torch.compiler.is_compiling() or positions.is_inference():  # the latter do not tell whether they have changed
-        return find_packed_sequence_indices(positions)
+        return _found_sequences(positions)
     known = vars(positions).get(_KNOWN)
     if known is None or known[0] != positions._version:
-        known = vars(positions)[_KNOWN] = positions._version, find_packed_sequence_indices(positions)
+        known = vars(positions)[_KNOWN] = positions._version, _found_sequences(positions)
     return known[1]
 
 
 _KNOWN = "sparse_hopfield_sequences"
 
 
+def _found_sequences(positions: torch.Tensor) -> torch.Tensor | None:
+    numbers = find_packed_sequence_indices(positions)
+    return None if numbers is None else numbers.int()
+
+
 def _numbers(starts: torch.Tensor, length: int) -> torch.Tensor:
     """The number of the sequence of each token, from cumulative lengths."""
     position = torch.arange(length, device=starts.device, dtype=starts.dtype)
-    return torch.bucketize(position, starts[1:].contiguous(), right=True)[None]
-
-
-def _equal(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    return (queries[:, :, None] == keys[:, None, :])[:, None]
+    return torch.bucketize(position, starts[1:].contiguous(), right=True, out_int32=True)[None]
 
 
 def refuse_mixing(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

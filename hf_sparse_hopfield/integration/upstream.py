@@ -61,6 +61,7 @@ calls the original and does nothing else.
 | `transformers.modeling_utils` | `_check_and_adjust_attn_implementation` | wrapped, see above | `get_correct_attn_implementation` is not called for kernels from the Hub |
 | `transformers.modeling_utils` | `_initialize_weights` | wrapped, see above | `_init_weights` is private, too, and each family overrides it |
 | `transformers.modeling_utils` | `_is_hf_initialized` | tell loaded weights from missing ones | `transformers.initialization` honours the mark of tensors, but not that of modules |
+| `transformers.modeling_utils` | `_supports_flash_attn` | tell whether the models of a family pass masks on as they are | `supports_flash_attention` is of a model; a mask function gets a configuration |
 | `transformers.modeling_utils` | `_can_record_outputs` | register the outputs of a class made after the model was built | none: `PreTrainedModel.__init__` registers them |
 | `transformers.utils.output_capturing` | `_CAN_RECORD_REGISTRY` | same | none |
 | `transformers.utils.output_capturing` | `_active_collector` | tell whether a model records attentions with hooks | `output_attentions` reaches only some attention modules |
@@ -76,7 +77,8 @@ calls the original and does nothing else.
 
 Also here: [`swap_class`] assigns `model.__class__`, [`set_config_class`] `config.__class__`, [`name_auto_class`] writes into the
 public `*_MAPPING_NAMES` of transformers, [`model_under_construction`] walks over stack frames, and [`torch_context_parallel`]
-reads torch's private `_cp_options` and the closure of the function that torch puts in place of SDPA.
+reads torch's private `_cp_options` and the closure of the function that torch puts in place of SDPA. [`mask_pattern`] reads the
+closures of mask functions.
 """
 
 import copy
@@ -91,7 +93,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from types import FrameType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..version import __version__
 
@@ -857,6 +859,119 @@ def drops_masks(module: "nn.Module") -> bool:
     return any(
         getattr(hook, "__name__", "") == "_self_attn_pre_forward_hook" for hook in module._forward_pre_hooks.values()
     )
+
+
+class MaskPattern(NamedTuple):
+    """
+    What a mask function of transformers says, apart from padding.
+
+    Args:
+        is_causal (`bool`): Whether a query sees no key that comes after it.
+        window (`int`, *optional*): How many keys a causal query sees.
+        sequences (`torch.LongTensor` of shape `(batch, tokens)`, *optional*): Numbers of the sequences packed into a row.
+    """
+
+    is_causal: bool
+    window: int | None = None
+    sequences: "Tensor | None" = None
+
+
+def mask_pattern(mask_function: Any) -> MaskPattern | None:
+    """
+    What a mask function says, if transformers made it and it says no more than a [`MaskPattern`] can; else `None`.
+
+    Args:
+        mask_function (`Callable`): The argument of that name of `sdpa_mask`.
+
+    Example:
+
+    ```python
+    >>> from transformers.masking_utils import sliding_window_causal_mask_function
+    >>> from hf_sparse_hopfield.integration.upstream import mask_pattern
+
+    >>> mask_pattern(sliding_window_causal_mask_function(4))
+    MaskPattern(is_causal=True, window=4, sequences=None)
+    >>> mask_pattern(lambda batch, head, query, key: key <= query)
+
+    ```
+    """
+    import torch
+    from transformers import masking_utils
+
+    if mask_function is masking_utils.causal_mask_function:
+        return MaskPattern(True)
+    if mask_function is masking_utils.bidirectional_mask_function:
+        return MaskPattern(False)
+    if torch.compiler.is_compiling():  # which cannot look into closures
+        return None
+    said: dict[str, Any] = {}
+    if not _said_by(mask_function, said) or not said.get("is_causal"):
+        return None
+    # Within a sequence, tokens are as far apart in their positions as in their places.
+    if said.pop("positions", None) is not None and "sequences" not in said:
+        return None
+    return MaskPattern(**said)
+
+
+def _said_by(mask_function: Any, said: dict[str, Any]) -> bool:
+    """Add what a mask function says to a pattern; whether it says nothing else, and nothing twice."""
+    from transformers.masking_utils import causal_mask_function
+
+    if mask_function is causal_mask_function:
+        said["is_causal"] = True
+        return True
+    kind, name = _mask_function_kinds().get(getattr(mask_function, "__code__", None), ("", ""))
+    held = inspect.getclosurevars(mask_function).nonlocals if kind and kind not in said else {}
+    if name not in held:
+        return False
+    if kind == "all":
+        return all(_said_by(part, said) for part in held[name])
+    said[kind] = held[name]
+    return kind != "positions" or _said_by(held[name], said)
+
+
+@functools.cache
+def _mask_function_kinds() -> dict[Any, tuple[str, str]]:
+    """The code of mask functions, the same for all of a kind; with the kind, and the name of what such a function holds."""
+    import torch
+    from transformers import masking_utils
+
+    causal, nothing = masking_utils.causal_mask_function, torch.empty(0)
+    made: list[tuple[Any, str, str]] = [
+        (masking_utils.and_masks(causal), "all", "mask_functions"),
+        (masking_utils.sliding_window_overlay(1), "window", "sliding_window"),
+        (masking_utils.packed_sequence_mask_function(nothing), "sequences", "packed_sequence_mask"),
+    ]
+    remap = getattr(masking_utils, "remap_positions_for_packed_sequence", None)  # not in transformers 5.20
+    if remap is not None:
+        made.append((remap(causal, nothing), "positions", "mask_function"))
+    return {function.__code__: (kind, name) for function, kind, name in made}
+
+
+def passes_masks_on(config_class: type) -> bool:
+    """
+    Whether the models of a configuration pass the masks that they make to their attention function as they are.
+
+    Models that support flash attention do: there, a mask is a matrix of the padding, or nothing.
+
+    Args:
+        config_class (`type`): Class of a configuration.
+    """
+    for base in config_class.__mro__:
+        if base.__module__.startswith("transformers.models."):
+            module = sys.modules.get(base.__module__.replace(".configuration_", ".modeling_"))
+            return module is not None and _support_flash_attention(module, base)
+    return False
+
+
+@functools.cache
+def _support_flash_attention(module: ModuleType, config_class: type) -> bool:
+    """Whether all models of a configuration in a module do."""
+    from transformers import PreTrainedModel
+
+    classes = [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, PreTrainedModel)]
+    models = [cls for cls in classes if cls.config_class is config_class]
+    return bool(models) and all(cls._supports_flash_attn for cls in models)
 
 
 def is_initialized(weights: "nn.Module | Tensor") -> bool:

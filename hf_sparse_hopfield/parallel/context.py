@@ -22,7 +22,7 @@ from ..backends.masks import canonical_mask
 from ..backends.problem import RetrievalProblem
 from ..integration.binding import LayerRetrieval, has_bound_attention
 from ..integration.sites import attention_sites, shortened
-from ..integration.upstream import ATTENTION_NAME, attention_name
+from ..integration.upstream import ATTENTION_NAME, attention_name, mask_pattern
 from ..observation import has_compiled_parts, look_at
 from ..retrieval import canonical
 from .active import activate, ran_in_parallel
@@ -393,7 +393,8 @@ class ContextParallel:
                 "Generation is not supported; for a whole sequence, pass use_cache=False."
             )
         held = _tensors_of(mask_function)
-        self.needs_positions = bool(held) and self.check_positions and _is_packed_causal(mask_function)
+        pattern = mask_pattern(mask_function) if held and self.check_positions else None
+        self.needs_positions = pattern is not None and pattern.window is None
         if self.needs_positions:
             # Seen from here, the jump between the two parts of a process may be what looks packed. `attend` finds out.
             mask_function, held, allow_is_causal_skip = causal_mask_function, [], True
@@ -539,14 +540,6 @@ def _closure(function: Any) -> Iterator[Any]:
         for value in contents if isinstance(contents, tuple) else (contents,):
             yield value
             yield from _closure(value)
-
-
-def _is_packed_causal(mask_function: Any) -> bool:
-    """Whether a mask function is what `create_causal_mask` makes of packed sequences."""
-    functions = [value for value in _closure(mask_function) if callable(value) and not isinstance(value, Tensor)]
-    inner = [function.__qualname__.partition(".")[0] for function in functions]
-    older = ["causal_mask_function", "packed_sequence_mask_function"]  # transformers 5.20
-    return sorted(inner) in (older, [*older, "remap_positions_for_packed_sequence"])
 
 
 @functools.lru_cache(maxsize=1)

@@ -36,6 +36,7 @@ class Case:
         bias (`str`, *optional*): `"full"`, `"head"`, `"key"`, `"row"` or `"holes"` (with -inf): a bias of that shape.
         layout (`str`): `"contiguous"`, `"transposed"` (as models give it) or `"strided"`.
         ties (`bool`): Keys come in identical pairs.
+        segments (`str`, *optional*): `"row"` or `"batch"`: three sequences share a row, in every row the same way or not.
         seed (`int`): Seed of all numbers.
     """
 
@@ -59,6 +60,7 @@ class Case:
     sinks: bool = False
     layout: str = "contiguous"
     ties: bool = False
+    segments: str | None = None
     seed: int = 0
 
     @property
@@ -147,6 +149,11 @@ class Case:
             if self.bias == "holes":
                 bias = bias.masked_fill(torch.rand(bias.shape, generator=generator) > 0.6, -torch.inf)
             bias = leaf("bias", bias)
+        segments = None
+        if self.segments:
+            rows = self.batch if self.segments == "batch" else 1
+            drawn = [torch.randint(3, (rows, n), generator=generator) for n in (self.queries, self.keys)]
+            segments = tuple(numbers.int().to(device) for numbers in drawn)
         if self.sinks:
             sinks = leaf("sinks", torch.randn(self.heads, generator=generator, dtype=torch.float64))
         problem = RetrievalProblem(
@@ -162,6 +169,7 @@ class Case:
             sliding_window=self.sliding_window if self.is_causal else None,
             softcap=self.softcap,
             sinks=sinks,
+            segments=segments,
             **settings,
         )
         return problem, leaves
@@ -176,7 +184,7 @@ def cases(draw, max_length: int = 40, max_head_dim: int = 24, alphas: tuple = (1
         max_length (`int`, *optional*, defaults to 40): Bound of queries and keys; zero length is included.
         max_head_dim (`int`, *optional*, defaults to 24): Bound of the key and value dimensions, odd ones included.
         alphas (`tuple`, *optional*): Plain alphas to draw from, beside drawn ones in [1.02, 2] and tensors.
-        **fixed: Fields of `Case` with a fixed value or a strategy to use instead.
+        **fixed: Fields of `Case` with a fixed value or a strategy to use instead. There are no segments without.
     """
     length = st.one_of(st.integers(1, min(5, max_length)), st.integers(0, max_length))
     width = st.one_of(st.sampled_from([1, 8, 16]), st.integers(1, max_head_dim))

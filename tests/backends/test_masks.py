@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hf_sparse_hopfield.backends import RetrievalProblem
-from hf_sparse_hopfield.backends.masks import visible, without_unseen
+from hf_sparse_hopfield.backends.masks import segments_in_mask, visible, without_unseen
 
 
 def problem(queries: int = 4, keys: int = 6, **options) -> RetrievalProblem:
@@ -27,6 +27,26 @@ def test_causal_order_window_and_mask_together(queries, keys, window):
             last = i + keys - queries
             allowed = j <= last and (window is None or j > last - window)
             assert torch.equal(seen[..., i, j], mask[..., i, j] & allowed)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_segments_are_a_part_of_what_is_visible(batch, causal):
+    queries, keys = 4, 6
+    numbers = torch.randint(3, (batch, queries)), torch.randint(3, (batch, keys))
+    mask = torch.rand(2, 1, 1, keys) > 0.3
+    for given in (mask, None):
+        case = problem(queries, keys, mask=given, segments=numbers, is_causal=causal)
+        seen, folded = visible(case), segments_in_mask(case)
+        assert folded.segments is None and case.segments is numbers and case.mask is given
+        for b in range(2):
+            for i in range(queries):
+                for j in range(keys):
+                    allowed = numbers[0][b % batch, i] == numbers[1][b % batch, j]
+                    allowed = allowed & (True if given is None else given[b, 0, 0, j])
+                    assert folded.mask[b % folded.mask.shape[0], 0, i, j] == allowed
+                    assert seen[b % seen.shape[0], 0, i, j] == (allowed and (not causal or j <= i + keys - queries))
+    assert segments_in_mask(problem(mask=mask)).mask is mask
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])

@@ -1,8 +1,12 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The attention by name: settings, masks, score modifiers, weights."""
 
+from unittest import mock
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM
 from transformers.cache_utils import StaticCache
 
@@ -306,3 +310,29 @@ def test_learned_parameters_missing_in_a_checkpoint_start_at_their_initial_value
     for layer in model.model.layers:
         torch.testing.assert_close(layer.self_attn.sparse_hopfield.beta, torch.full((4,), 3.0))
         torch.testing.assert_close(layer.self_attn.sparse_hopfield.alpha, torch.full((4,), 1.5))
+
+
+class Devices(TorchDispatchMode):
+    """The devices of all tensors that operators see, within the context."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.seen |= {x.device.type for x in tree_leaves((args, kwargs, result)) if isinstance(x, torch.Tensor)}
+        return result
+
+
+def test_a_call_copies_no_settings_to_the_device():
+    """The meta device stands for a GPU: a tensor on the CPU would have to be copied there."""
+    settings = {"alpha": [1.2, 1.4, 1.5, 1.8], "beta": [1.0, 2.0, 3.0, 4.0]}
+    model = tiny_model("llama", NAME, sparse_hopfield=settings)
+    assert not any("sparse_hopfield" in name for name in model.state_dict())
+    module = model.to("meta").model.layers[0].self_attn
+    query, key = torch.randn(2, 4, 9, 8, device="meta"), torch.randn(2, 2, 9, 8, device="meta")
+    for mask in (None, torch.ones(2, 1, 1, 9, dtype=torch.int8, device="meta")):
+        with Devices() as devices, mock.patch("torch.tensor", side_effect=AssertionError("numbers become a tensor")):
+            sparse_hopfield_attention_forward(module, query, key, key, mask)
+        assert devices.seen == {"meta"}

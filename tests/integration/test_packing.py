@@ -4,12 +4,17 @@
 import pytest
 import torch
 
-from hf_sparse_hopfield.integration.packing import Packing
+from hf_sparse_hopfield.integration.packing import Packing, both
 
 from ..tiny_models import tiny_inputs, tiny_model, tiny_output
 
 
 BLOCKS = torch.block_diag(torch.ones(2, 2), torch.ones(3, 3)).bool()[None, None]
+
+
+def same_sequence(packing: Packing) -> torch.Tensor:
+    queries, keys = packing.segments(1, 5, 5)
+    return (queries[:, :, None] == keys[:, None])[:, None]
 
 
 @pytest.mark.parametrize(
@@ -24,22 +29,22 @@ BLOCKS = torch.block_diag(torch.ones(2, 2), torch.ones(3, 3)).bool()[None, None]
         Packing(torch.tensor([0, 5]), None, torch.tensor([[0, 0, 1, 1, 1]])),
     ],
 )
-def test_the_mask_of_each_way(packing):
-    assert torch.equal(packing.same_sequence(1, 5, 5), BLOCKS)
+def test_the_numbers_of_each_way(packing):
+    assert same_sequence(packing).equal(BLOCKS)
 
 
 def test_one_sequence_needs_no_mask():
-    assert Packing().same_sequence(2, 5, 5) is None
-    assert Packing(position_ids=torch.arange(5)[None]).same_sequence(2, 5, 5) is None
-    assert Packing(position_ids=torch.tensor([[0, 1, 0]])).same_sequence(1, 3, 7) is None  # goes on with a cache
-    assert Packing(position_ids=torch.zeros(3, 1, 5)).same_sequence(1, 5, 5) is None  # positions in a picture
+    assert Packing().segments(2, 5, 5) is None
+    assert Packing(position_ids=torch.arange(5)[None]).segments(2, 5, 5) is None
+    assert Packing(position_ids=torch.tensor([[0, 1, 0]])).segments(1, 3, 7) is None  # goes on with a cache
+    assert Packing(position_ids=torch.zeros(3, 1, 5)).segments(1, 5, 5) is None  # positions in a picture
 
 
 def test_what_is_ambiguous_is_refused():
     with pytest.raises(ValueError, match="cu_seq_lens_q .* one row, but the batch has 2 rows"):
-        Packing(cu_seq_lens_q=torch.tensor([0, 2, 5])).same_sequence(2, 5, 5)
+        Packing(cu_seq_lens_q=torch.tensor([0, 2, 5])).segments(2, 5, 5)
     with pytest.raises(ValueError, match=r"seq_idx of shape \(1, 5\) .* 5 queries and 9 keys.*use_cache=False"):
-        Packing(seq_idx=torch.tensor([[0, 0, 1, 1, 1]])).same_sequence(1, 5, 9)
+        Packing(seq_idx=torch.tensor([[0, 0, 1, 1, 1]])).segments(1, 5, 9)
 
 
 def test_positions_beside_a_mask_of_the_user_mean_nothing_more():
@@ -55,9 +60,22 @@ def test_positions_beside_a_mask_of_the_user_mean_nothing_more():
 
 def test_positions_that_change_in_place_are_read_again():
     positions = torch.arange(5)[None].clone()
-    assert Packing(position_ids=positions).same_sequence(1, 5, 5) is None
+    assert Packing(position_ids=positions).segments(1, 5, 5) is None
     positions[0, 2:] -= 2
     for _ in range(2):
-        assert Packing(position_ids=positions).same_sequence(1, 5, 5).equal(BLOCKS)
+        assert same_sequence(Packing(position_ids=positions)).equal(BLOCKS)
     with torch.inference_mode():
-        assert Packing(position_ids=torch.tensor([[0, 1, 0, 1, 2]])).same_sequence(1, 5, 5).equal(BLOCKS)
+        assert same_sequence(Packing(position_ids=torch.tensor([[0, 1, 0, 1, 2]]))).equal(BLOCKS)
+
+
+def test_two_ways_that_differ_divide_a_row_twice():
+    generator = torch.Generator().manual_seed(0)
+    one, other = (
+        tuple(torch.randint(-3, 3, (batch, n), generator=generator) * 2**40 for n in (5, 7)) for batch in (2, 1)
+    )
+    queries, keys = both(one, other)
+    expected = (one[0][:, :, None] == one[1][:, None]) & (other[0][:, :, None] == other[1][:, None])
+    assert (queries[:, :, None] == keys[:, None]).equal(expected) and expected.any() and not expected.all()
+    assert queries.dtype == torch.int32 and both(one, None) is one and both(None, None) is None
+    packing = Packing(torch.tensor([0, 3, 5]), None, torch.tensor([[0, 0, 1, 1, 1]]))
+    assert packing.segments(1, 5, 5)[0].tolist() == [[0, 0, 1, 2, 2]]

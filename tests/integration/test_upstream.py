@@ -342,6 +342,37 @@ def test_captured_attentions_are_noticed():
     assert noticed == [False, True] and not upstream.attentions_are_captured()
 
 
+def test_mask_functions_are_recognised_or_not():
+    utils = transformers.masking_utils
+    causal, numbers = utils.causal_mask_function, torch.tensor([[0, 0, 1]])
+    window = utils.sliding_window_causal_mask_function(4)
+    assert upstream.mask_pattern(causal) == (True, None, None)
+    assert upstream.mask_pattern(utils.bidirectional_mask_function) == (False, None, None)
+    assert upstream.mask_pattern(window) == (True, 4, None)
+    for inner, size in ((causal, None), (window, 4)):
+        packed = utils.packed_sequence_compatibility_function(inner, torch.tensor([[0, 1, 0]]), numbers)
+        older = utils.and_masks(inner, utils.packed_sequence_mask_function(numbers))  # transformers 5.20
+        for function in (packed, older):
+            is_causal, found, sequences = upstream.mask_pattern(function)
+            assert (is_causal, found) == (True, size) and sequences is numbers
+    for other in (
+        lambda batch, head, query, key: key <= query,
+        utils.and_masks(causal, lambda batch, head, query, key: key <= query),
+        utils.or_masks(causal, causal),
+        utils.and_masks(window, utils.sliding_window_overlay(2)),
+        utils.and_masks(utils.packed_sequence_mask_function(numbers), utils.bidirectional_mask_function),
+        utils.and_masks(utils.packed_sequence_mask_function(numbers), older),
+        utils.sliding_window_overlay(2),
+        utils.sliding_window_bidirectional_mask_function(2),
+        utils.chunked_causal_mask_function(3, numbers),
+        utils.padding_mask_function(numbers),
+        utils.remap_positions_for_packed_sequence(causal, numbers),
+        utils.add_offsets_to_mask_function(causal, 1, 0),
+        None,
+    ):
+        assert upstream.mask_pattern(other) is None
+
+
 def test_auto_classes_and_their_mappings():
     mappings = upstream.auto_model_mappings()
     assert mappings["AutoModelForMaskedLM"][transformers.BertConfig] is transformers.BertForMaskedLM
