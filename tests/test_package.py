@@ -83,7 +83,6 @@ def test_import_brings_no_optional_package():
         "sklearn",
         "sacrebleu",
         "hypothesis",
-        "adasplash",
         "triton",
     }
 

@@ -9,12 +9,12 @@ that does not refuse, by priority:
 |-------------|----------|-----------------------------------------------------------------------|
 | `dense`     | 400      | alpha = 1 with torch's own attention                                  |
 | `native`    | 300      | alpha > 1 on the CPU, with the compiled core                          |
-| `adasplash` | 200      | alpha > 1 on CUDA, with the Triton kernels of the package `adasplash` |
+| `triton`    | 200      | everything without weights or traces on CUDA and ROCm                 |
 | `blocked`   | 100      | everything without weights or traces, on any device, in pure PyTorch  |
 | `reference` | 0        | everything; it is the definition that the others are tested against   |
 """
 
-from . import adasplash, blocked, dense, native, reference
+from . import blocked, dense, native, reference, triton
 from .backend import Backend
 from .key_screen import KeyScreen
 from .problem import RetrievalProblem, RetrievalResult
@@ -26,11 +26,11 @@ __all__ = [
     "KeyScreen",
     "RetrievalProblem",
     "RetrievalResult",
-    "adasplash",
     "available_backends",
     "blocked",
     "dense",
     "native",
     "reference",
     "select_backend",
+    "triton",
 ]

@@ -34,6 +34,7 @@ from ..functional.screening import may_have_weight
 from .masks import visible
 from .native import library
 from .problem import RetrievalProblem
+from .triton import INSTALLED as TRITON_INSTALLED
 
 
 TILE_KEYS = 16  # keys that lie interleaved, four entries at a time: (..., tiles, entries / 4, 16, 4)
@@ -150,6 +151,8 @@ class KeyScreen:
             if library.missing is None and key.device.type == "cpu" and key.dtype in _NATIVE:
                 key = key if key.stride(3) == 1 else key.contiguous()
                 library.call_screen(key, self.layout, self._last)
+            elif key.device.type == "cuda" and TRITON_INSTALLED and key.dtype in _NATIVE:
+                torch.ops.hf_sparse_hopfield.triton_append_keys(key, self.codes, self.scales, self.bounds, self._last)
             else:
                 self._copy(key)
         self._last = needed
@@ -322,6 +325,16 @@ class KeyScreen:
         residual, norm, _ = self.bounds.double().repeat_interleave(GROUP_KEYS, 2).unbind(-1)
         here = slice(self.first, self._last)
         return code[:, :, here], self.scales[:, :, here].double(), residual[:, :, here], norm[:, :, here]
+
+
+def can_screen(device: torch.device) -> bool:
+    """
+    Whether a backend reads the copy on a device: the compiled core on the CPU, Triton on CUDA.
+
+    Args:
+        device (`torch.device`): The device of the keys.
+    """
+    return library.missing is None if device.type == "cpu" else device.type == "cuda" and TRITON_INSTALLED
 
 
 def candidates(problem: RetrievalProblem, screen: KeyScreen, query_bits: int = 8) -> Tensor:

@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The list of backends, which is fixed at import, and the choice of one for a problem."""
 
-from . import adasplash, blocked, dense, native, reference
+from . import blocked, dense, native, reference, triton
 from .backend import Backend
 from .problem import RetrievalProblem
 
@@ -9,7 +9,7 @@ from .problem import RetrievalProblem
 # In the order in which `"auto"` tries them. A tuple: no call can change it while another one selects.
 BACKENDS: tuple[Backend, ...] = tuple(
     sorted(
-        (module.BACKEND for module in (adasplash, blocked, dense, native, reference)),
+        (module.BACKEND for module in (blocked, dense, native, reference, triton)),
         key=lambda backend: backend.priority,
         reverse=True,
     )
@@ -26,7 +26,7 @@ def available_backends() -> list[str]:
     >>> from hf_sparse_hopfield.backends import available_backends
 
     >>> available_backends()
-    ['dense', 'native', 'adasplash', 'blocked', 'reference']
+    ['dense', 'native', 'triton', 'blocked', 'reference']
     ```
     """
     return [backend.name for backend in BACKENDS]

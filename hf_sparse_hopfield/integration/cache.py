@@ -17,7 +17,7 @@ from transformers import DynamicCache, EncoderDecoderCache, PreTrainedConfig
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from ..backends import KeyScreen
-from ..backends.native import library
+from ..backends.key_screen import can_screen
 from ..checks import check_flag
 from ..files import new_file
 
@@ -146,12 +146,12 @@ class _GrowingLayer:
             keys (`torch.Tensor`): The keys.
 
         Returns:
-            [`KeyScreen`] or `None`: `None` if there is to be none: switched off, too few keys, not on the CPU, no compiled core.
+            [`KeyScreen`] or `None`: `None` if there is to be none: switched off, too few keys, or no kernel that reads it.
         """
         count = keys.shape[2]
         if not self.wants_screen or count < SCREENED_FROM:
             return None
-        if keys.device.type != "cpu" or keys.dtype not in _SCREENED or library.missing is not None:
+        if keys.dtype not in _SCREENED or not can_screen(keys.device):
             return None
         first = self._rooms[0].place_of(keys)
         if first is None:

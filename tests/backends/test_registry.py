@@ -21,7 +21,7 @@ from hf_sparse_hopfield.functional import explain_backend
 from hf_sparse_hopfield.retrieval import canonical
 
 
-ORDER = ["dense", "native", "adasplash", "blocked", "reference"]
+ORDER = ["dense", "native", "triton", "blocked", "reference"]
 
 
 def test_order_of_auto():

@@ -64,7 +64,8 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
     candidates = sorted(Path(__file__).parent.glob("_core*"))
     if override is not None:
         candidates = [Path(override)]
-    reason = "no C++ compiler could build it when the package was installed"
+    in_package = __name__.startswith("hf_sparse_hopfield.")  # a copy is in the kernel of the Hub, which is pure Python
+    reason = "no C++ compiler could build it when the package was installed" if in_package else "a kernel has none"
     for path in candidates:
         if path.suffix not in (".so", ".pyd", ".dylib"):
             continue
@@ -83,7 +84,8 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
         for function in functions:
             function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int
         return library, None
-    logger.warning("the compiled core is not built (%s); pure PyTorch is used instead", reason)
+    level = logging.WARNING if in_package else logging.INFO
+    logger.log(level, "the compiled core is not built (%s); pure PyTorch is used instead", reason)
     return None, reason
 
 

@@ -1,0 +1,2 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""The Triton kernels. Importing this folder imports triton, so nothing outside of `launch` does."""
