@@ -73,13 +73,13 @@ def method(name: str, work: Work) -> Attention | None:
     except ValueError:  # the backend refuses this work
         return None
     if name == "screened":
-        return _Screened(options)
+        return Screened(options)
     if name == "unscreened":
         options["screen"] = False
     return cast(Attention, functools.partial(retrieve, **options))
 
 
-class _Screened:
+class Screened:
     """Retrieval with the screen of the keys, which is made at the first call with them."""
 
     def __init__(self, options: dict[str, Any]) -> None:

@@ -1,12 +1,42 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The results as Markdown and as a plot."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 from ..extras import require
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
+def write_results(
+    results: dict, folder: Path, name: str, text: str, draw: Callable[[dict, Path], None], out: TextIO
+) -> None:
+    """
+    Write results as JSON, as Markdown and, if matplotlib is installed, as a plot.
+
+    Args:
+        results (`dict`): The results.
+        folder (`Path`): Where to write; made if it is missing.
+        name (`str`): Name of the files without their ending.
+        text (`str`): The results as Markdown.
+        draw (`Callable`): Draws the results into a file.
+        out (`TextIO`): Where to say so.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(results, indent=1))
+    (folder / f"{name}.md").write_text(text)
+    written = f"{name}.json and .md"
+    try:
+        draw(results, folder / f"{name}.png")
+        written = f"{name}.json, .md and .png"
+    except ImportError as error:
+        print(f"no plot: {error}", file=out)
+    print(f"written to {folder}: {written}", file=out)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown."""
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
@@ -25,14 +55,14 @@ def markdown(results: dict) -> str:
     parts = [
         f"Machine: {results['machine']}. Figures are the time of torch's SDPA divided by ours: above 1 is faster than dense. "
         "`screened` has an int8 copy of the keys from before, as a cache has; `native` makes one where that pays.",
-        _table(["work (batch, heads, length, head dim)", "alpha", "support", "SDPA ms", *names], rows),
+        table(["work (batch, heads, length, head dim)", "alpha", "support", "SDPA ms", *names], rows),
     ]
     if results["memory"]:
         rows = [
             [r["kind"], str(r["length"]), r["method"], "?" if r["bytes"] is None else f"{r['bytes'] / 2**20:.0f}"]
             for r in results["memory"]
         ]
-        parts.append(_table(["peak extra memory", "length", "method", "MB"], rows))
+        parts.append(table(["peak extra memory", "length", "method", "MB"], rows))
     if results.get("reads"):
         rows = [
             [
@@ -54,7 +84,7 @@ def markdown(results: dict) -> str:
             "keys scored a row",
             "values read a row",
         ]
-        parts.append(_table(head, rows))
+        parts.append(table(head, rows))
     if results.get("search"):
         rows = [
             [
@@ -69,7 +99,7 @@ def markdown(results: dict) -> str:
             for r in results["search"]
         ]
         parts.append(
-            _table(
+            table(
                 ["memory", "alpha", "faiss IndexFlatIP ms", "torch ms", "ours ms", "faiss / ours", "torch / ours"],
                 rows,
             )
@@ -84,7 +114,7 @@ def markdown(results: dict) -> str:
         ]
         for bar in results["bars"]
     ]
-    parts.append(_table(["target", "bound", "worst measured", "result", "where"], rows))
+    parts.append(table(["target", "bound", "worst measured", "result", "where"], rows))
     return "\n\n".join(parts) + "\n"
 
 

@@ -19,7 +19,7 @@ from .memory_search import search_records
 from .methods import method
 from .peak_memory import peak_memory
 from .reads import bytes_read
-from .report import markdown, plot
+from .report import markdown, plot, write_results
 from .timing import keep_freed_memory, measure
 from .work import Work
 
@@ -147,6 +147,12 @@ def run_and_write(arguments: argparse.Namespace) -> int:
     Returns:
         `int`: Number of missed promises.
     """
+    if arguments.device != "cpu":
+        from .gpu import suite as gpu
+
+        return gpu.run_and_write(arguments)
+    if arguments.autotune:
+        raise ValueError("--autotune needs --device cuda: it measures the tiles of the kernels for GPUs.")
     # with --json, stdout is reserved for the results
     out = sys.stderr if arguments.json else sys.stdout
     if arguments.threads is not None:
@@ -156,19 +162,12 @@ def run_and_write(arguments: argparse.Namespace) -> int:
     if arguments.instructions is not None:
         limit_instructions(arguments.instructions)
     results = run(arguments.quick, arguments.seconds, not arguments.no_memory, show=functools.partial(print, file=out))
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "attention.json").write_text(json.dumps(results, indent=1))
-    (arguments.output / "attention.md").write_text(markdown(results))
-    try:
-        plot(results, arguments.output / "attention.png")
-    except ImportError as error:
-        print(f"no plot: {error}", file=out)
     print(file=out)
+    write_results(results, arguments.output, "attention", markdown(results), plot, out)
     for bar in results["bars"]:
         state = {True: "met   ", False: "MISSED", None: "-     "}[bar["met"]]
         measured = "" if bar["measured"] is None else f", worst {bar['measured']:.2f} ({bar['where']})"
         print(f"{state} {bar['text']} {bar['promised']}{measured}", file=out)
-    print(f"\nwritten to {arguments.output}/attention.json, .md and .png", file=out)
     if arguments.json:
         print(json.dumps(results, indent=2))
     return sum(bar["met"] is False for bar in results["bars"])

@@ -9,38 +9,62 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from ..retrieval import explain_backend
 from .methods import attend_once, method
 from .work import Work
 
 
+Thing = TypeVar("Thing")
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """The time of a call on this machine's clock, in seconds."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
 def time_interleaved(
     calls: Mapping[str, Callable[[], object]], seconds: float = 3.0, most: int = 200
 ) -> dict[str, float]:
     """
-    Median time of each of several calls that take turns. The order changes, because some calls leave the next one a
-    cold cache. There are at least nine rounds, so that two disturbed rounds do not show, but only three for a call
-    that takes a third of `seconds` or more.
+    Median time of each of several calls that take turns, on this machine's clock.
 
     Args:
         calls (`Mapping`): The calls to time.
         seconds (`float`, *optional*, defaults to 3.0): Approximate total time.
         most (`int`, *optional*, defaults to 200): Maximum number of rounds.
     """
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call()
-    order, shuffle = list(calls), random.Random(0).shuffle
+    return time_in_turns(calls, seconds_of, seconds, most)
+
+
+def time_in_turns(
+    things: Mapping[str, Thing], clock: Callable[[Thing], float], seconds: float = 3.0, most: int = 200
+) -> dict[str, float]:
+    """
+    Median time of each of several things that take turns. The order changes, because some of them leave the next one a
+    cold cache. There are at least nine rounds, so that two disturbed rounds do not show, but only three for what
+    takes a third of `seconds` or more.
+
+    Args:
+        things (`Mapping`): What to time.
+        clock (`Callable`): Runs one of the things and says how many seconds it took.
+        seconds (`float`, *optional*, defaults to 3.0): Approximate total time.
+        most (`int`, *optional*, defaults to 200): Maximum number of rounds.
+    """
+    times: dict[str, list[float]] = {name: [] for name in things}
+    for thing in things.values():
+        clock(thing)
+    order, shuffle = list(things), random.Random(0).shuffle
     end = time.perf_counter() + seconds
     for number in range(most):
         shuffle(order)
         for name in order:
             if number >= 3 and min(times[name]) > seconds / 3:
                 continue
-            start = time.perf_counter()
-            calls[name]()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(clock(things[name]))
         if number >= 8 and time.perf_counter() > end:
             break
     return {name: statistics.median(values) for name, values in times.items()}

@@ -4,6 +4,7 @@
 import time
 
 from hf_sparse_hopfield.benchmark import time_interleaved
+from hf_sparse_hopfield.benchmark.timing import time_in_turns
 
 
 def test_times_are_medians_in_turns():
@@ -26,3 +27,10 @@ def test_slow_calls_are_taken_three_times():
 
     time_interleaved({"slow": slow, "fast": lambda: calls.append("fast")}, 0.02)
     assert calls.count("slow") == 1 + 3 and calls.count("fast") >= 1 + 9
+
+
+def test_another_clock_times_things_that_are_not_calls():
+    seen = []
+    times = time_in_turns({"slow": 2, "fast": 1}, lambda thing: seen.append(thing) or float(thing), 0.0, most=4)
+    assert times == {"slow": 2.0, "fast": 1.0}
+    assert seen[:2] == [2, 1] and len(seen) == 2 + 3 + 3  # each takes a third of no time: three rounds
