@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import torch
-from accelerate.state import AcceleratorState
+from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
 from torch import nn
 from transformers import (
@@ -32,6 +32,7 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
     TrainingArguments,
+    training_args,
 )
 
 from hf_sparse_hopfield import SparseHopfieldPooling, to_sparse_hopfield
@@ -214,14 +215,25 @@ def allow_fsdp_on_cpus() -> None:
         original(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
         if fsdp_plugin is not None and self.distributed_type == DistributedType.MULTI_CPU:
             self.distributed_type, self.fsdp_plugin = DistributedType.FSDP, fsdp_plugin
+            if self._mixed_precision != "no":
+                fsdp_plugin.set_mixed_precision(self._mixed_precision)
 
     AcceleratorState.__init__ = __init__
+
+
+def allow_deepspeed_on_cpus() -> None:
+    """The same for DeepSpeed, whose own way to say it is `DS_ACCELERATOR=cpu`."""
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    PartialState._prepare_backend = lambda self, *_: ("gloo", DistributedType.MULTI_CPU)
+    training_args.is_torch_bf16_gpu_available = lambda: True
 
 
 def main() -> None:
     cases = Path(sys.argv[1])
     if "--fsdp_on_cpus" in sys.argv:
         allow_fsdp_on_cpus()
+    if "--deepspeed_on_cpus" in sys.argv:
+        allow_deepspeed_on_cpus()
     for case in json.loads(cases.read_text()):
         result = run(case, cases.parent)
         (cases.parent / f"{case['name']}.{os.environ.get('RANK', '0')}.json").write_text(json.dumps(result))

@@ -5,7 +5,6 @@ import copy
 import signal
 
 import pytest
-from accelerate.commands.config.config_args import load_config_from_file
 
 from hf_sparse_hopfield.training import last_whole_checkpoint
 from tests.roads.table import road
@@ -187,11 +186,3 @@ def test_after_a_kill_training_goes_on_from_the_last_whole_checkpoint(tmp_path, 
     uninterrupted = launch.here([{**case, "name": "uninterrupted"}], tmp_path)["uninterrupted"]
     assert [resumed[key] for key in EXACT] == [uninterrupted[key] for key in EXACT]
     assert last_whole_checkpoint(tmp_path / "run").endswith("checkpoint-6")
-
-
-@pytest.mark.parametrize("file", sorted(launch.CONFIGS.glob("*.yaml")), ids=lambda file: file.stem)
-def test_accelerate_reads_the_configurations(file):
-    config = load_config_from_file(str(file))  # refuses unknown keys
-    assert config.num_processes == (1 if file.stem == "single_gpu" else 2)
-    kinds = {"fsdp": "FSDP", "single_gpu": "NO", "cpu_multi_process": "MULTI_GPU", "multi_gpu": "MULTI_GPU"}
-    assert config.distributed_type == kinds.get(file.stem, "DEEPSPEED")
