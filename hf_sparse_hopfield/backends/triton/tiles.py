@@ -139,7 +139,7 @@ def tile_for(kind: str, size: int, width: int, work: str) -> Tile:
     >>> from hf_sparse_hopfield.backends.triton.tiles import tile_for
 
     >>> tile_for("sm90", 2, 128, "cheap")
-    Tile(rows=64, keys=64, warps=8, stages=1)
+    Tile(rows=64, keys=32, warps=8, stages=1)
     ```
     """
     place = 0 if width <= 64 else 1 if width <= 128 else 2
