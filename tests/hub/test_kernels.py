@@ -163,7 +163,7 @@ def test_transformers_loads_it_beside_the_package(folder, checkpoint, monkeypatc
     options = {"attn_implementation": REPOSITORY, "allow_all_kernels": True}
     model = LlamaForCausalLM.from_pretrained(checkpoint, **options)
     assert asked == {REPOSITORY: {"revision": None, "version": 1, "allow_all_kernels": True}}
-    data = torch.load(checkpoint / "expected.pt")
+    data = torch.load(checkpoint / "expected.pt", weights_only=True)
     torch.testing.assert_close(tiny_output(model, data["inputs"]), data["expected"])
     switched = LlamaForCausalLM.from_pretrained(checkpoint, attn_implementation="eager")
     switched.set_attn_implementation(REPOSITORY, allow_all_kernels=True)

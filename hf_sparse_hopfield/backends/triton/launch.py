@@ -9,24 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..blocked.gradients import Wanted
 from .settings import Settings
 from .tiles import CANDIDATES, MIN_BLOCKS, Tile, device_kind, tile_for
 
 
 # Entries of a row that are multiplied at a time, by bytes of a number: more do not fit the registers.
 PIECES = {2: 128, 4: 32}
-
-
-class Wanted(NamedTuple):
-    """Which gradients a backward pass has to compute."""
-
-    query: bool
-    key: bool
-    value: bool
-    beta: bool
-    alpha: bool
-    bias: bool
-    sinks: bool
 
 
 class Kept(NamedTuple):

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..blocked.gradients import Wanted
 from ..operator_registration import register_operator
 from . import decode, launch
-from .launch import Kept, Wanted
+from .launch import Kept
 from .settings import SCHEMA, Settings
 
 

@@ -119,7 +119,7 @@ _DECODE: dict[str, dict[int, dict[int, tuple[Few | None, Few | None, Few | None]
         4: {16: ((64, 4, 1), (64, 4, 1), (64, 4, 1)), 64: ((64, 4, 1), (32, 4, 2), (16, 4, 1))},
     },
 }
-_DECODE["sm86"] = _DECODE["sm80"]
+_DECODE["sm86"] = {**_DECODE["sm80"], 2: {16: ((32, 4, 2), (32, 4, 2), (32, 8, 1)), 64: _DECODE["sm80"][2][64]}}
 _DECODE["interpreter"] = {size: {16: ((32, 1, 1),) * 3, 64: ((16, 1, 1),) * 3} for size in (2, 4)}
 
 

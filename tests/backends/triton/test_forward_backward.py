@@ -178,6 +178,22 @@ def test_nan_does_not_vanish():
     assert retrieve(query, key, value, alpha=1.5, backend="triton").isnan().all()
 
 
+@pytest.mark.parametrize("queries", [1, 20])
+def test_offsets_beyond_32_bits(queries):
+    """Rows that lie 2^24 numbers apart: those of the last head are further away than 32 bits can say."""
+    apart, heads, keys, width = 1 << 24, 4, 48, 16
+    room = torch.empty(
+        heads * keys * apart, dtype=torch.float16, device=DEVICE
+    )  # only touched pages take memory on the CPU
+    inputs = []
+    for number, length in enumerate((queries, keys, keys)):
+        place = (1, heads, length, width), (0, keys * apart, apart, 1), number * width
+        inputs.append(room.as_strided(*place).copy_(torch.randn(1, heads, length, width)))
+    output = retrieve(*inputs, alpha=1.5, is_causal=True, backend="triton")
+    expected = retrieve(*(tensor.double() for tensor in inputs), alpha=1.5, is_causal=True, backend="reference")
+    torch.testing.assert_close(output.double(), expected, atol=1e-3, rtol=1e-3)
+
+
 def test_second_derivatives_raise():
     query, key, value = patterns(1, 1, 8, 16)
     (first,) = torch.autograd.grad(retrieve(query, key, value, backend="triton").sum(), query, create_graph=True)

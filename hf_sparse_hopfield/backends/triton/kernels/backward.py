@@ -27,6 +27,35 @@ from .tile import (
 
 
 @triton.jit
+def row_tile(
+    q, grad, Q, GRAD, K, V, MASK, BIAS, KEY_SEGMENTS, SEED, number, first, segments, beta, eps, lowest, head_number,
+    scaling, softcap, dropout, queries, keys, window, width, value_width, query_row, grad_row, key_row, value_row, mask_row,
+    mask_key, bias_row, bias_key,
+    D: tl.constexpr, DV: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
+    MASK_ROWS: tl.constexpr, SOFTCAP: tl.constexpr, MEMBER: tl.constexpr, PRECISION: tl.constexpr, PIECE: tl.constexpr,
+    VALUE_PIECE: tl.constexpr,
+):  # fmt: skip
+    """The weights of a tile, their derivatives and gradients; the similarities, and how much the softcap bends them."""
+    columns = number * BN + tl.arange(0, BN)
+    seen = seen_by(
+        MASK, KEY_SEGMENTS, segments, first, columns, queries, keys, window, mask_row, mask_key, BM, CAUSAL, WINDOWED, MASK_ROWS
+    )  # fmt: skip
+    raw = similarity(
+        q, Q, K, first, query_row, queries, number * BN, key_row, columns < keys, width, BM, BN, D, PIECE, PRECISION
+    )  # fmt: skip
+    similar, bend = capped(raw * scaling, softcap, SOFTCAP)
+    z = scores(similar, beta, BIAS, first, columns, seen, bias_row, bias_key, BM)
+    p, w = powers(z - lowest[:, None], eps[:, None], MEMBER)
+    g = similarity(
+        grad, GRAD, V, first, grad_row, queries, number * BN, value_row, tl.max(w, 0) > 0, value_width, BM, BN, DV, VALUE_PIECE,
+        PRECISION,
+    )  # fmt: skip
+    if SEED is not None:
+        g *= kept(SEED, head_number, (first + tl.arange(0, BM))[:, None], columns[None, :], dropout)
+    return p, w, g, similar, bend
+
+
+@triton.jit
 def grad_rows(
     Q, K, V, MASK, BIAS, SINKS, BETA, ALPHA, QUERY_SEGMENTS, KEY_SEGMENTS, SEED, MAXIMUM, SHIFT, LIST, COUNT,
     GRAD, GRAD_Q, MEAN, PARTS, scaling, beta_value, alpha_value, softcap, dropout, queries, keys, window, width, value_width,
@@ -81,23 +110,11 @@ def grad_rows(
         slope += sink_w
     for i in range(0, count):
         number = tl.load(LIST + i).to(tl.int32)
-        columns = number * BN + tl.arange(0, BN)
-        seen = seen_by(
-            MASK, KEY_SEGMENTS, segments, block * BM, columns, queries, keys, window, mask_row, mask_key, BM, CAUSAL, WINDOWED,
-            MASK_ROWS,
+        p, w, g, similar, bend = row_tile(
+            q, grad, Q, GRAD, K, V, MASK, BIAS, KEY_SEGMENTS, SEED, number, block * BM, segments, beta, eps, lowest, head_number,
+            scaling, softcap, dropout, queries, keys, window, width, value_width, query_row, grad_row, key_row, value_row, mask_row,
+            mask_key, bias_row, bias_key, D, DV, BM, BN, CAUSAL, WINDOWED, MASK_ROWS, SOFTCAP, MEMBER, PRECISION, PIECE, VALUE_PIECE,
         )  # fmt: skip
-        raw = similarity(
-            q, Q, K, block * BM, query_row, queries, number * BN, key_row, columns < keys, width, BM, BN, D, PIECE, PRECISION
-        )  # fmt: skip
-        similar, bend = capped(raw * scaling, softcap, SOFTCAP)
-        z = scores(similar, beta, BIAS, block * BM, columns, seen, bias_row, bias_key, BM)
-        p, w = powers(z - lowest[:, None], eps[:, None], MEMBER)
-        g = similarity(
-            grad, GRAD, V, block * BM, grad_row, queries, number * BN, value_row, tl.max(w, 0) > 0, value_width, BM, BN, DV,
-            VALUE_PIECE, PRECISION,
-        )  # fmt: skip
-        if SEED is not None:
-            g *= kept(SEED, head_number, (block * BM + tl.arange(0, BM))[:, None], columns[None, :], dropout)
         slope += tl.sum(w, 1)
         pull += tl.sum(w * g, 1)
     mean = pull / tl.where(slope > 0, slope, 1.0)
@@ -108,23 +125,11 @@ def grad_rows(
     grad_q = tl.zeros((BM, D), tl.float32)
     for i in range(0, count):
         number = tl.load(LIST + i).to(tl.int32)
-        columns = number * BN + tl.arange(0, BN)
-        seen = seen_by(
-            MASK, KEY_SEGMENTS, segments, block * BM, columns, queries, keys, window, mask_row, mask_key, BM, CAUSAL, WINDOWED,
-            MASK_ROWS,
+        p, w, g, similar, bend = row_tile(
+            q, grad, Q, GRAD, K, V, MASK, BIAS, KEY_SEGMENTS, SEED, number, block * BM, segments, beta, eps, lowest, head_number,
+            scaling, softcap, dropout, queries, keys, window, width, value_width, query_row, grad_row, key_row, value_row, mask_row,
+            mask_key, bias_row, bias_key, D, DV, BM, BN, CAUSAL, WINDOWED, MASK_ROWS, SOFTCAP, MEMBER, PRECISION, PIECE, VALUE_PIECE,
         )  # fmt: skip
-        raw = similarity(
-            q, Q, K, block * BM, query_row, queries, number * BN, key_row, columns < keys, width, BM, BN, D, PIECE, PRECISION
-        )  # fmt: skip
-        similar, bend = capped(raw * scaling, softcap, SOFTCAP)
-        z = scores(similar, beta, BIAS, block * BM, columns, seen, bias_row, bias_key, BM)
-        p, w = powers(z - lowest[:, None], eps[:, None], MEMBER)
-        g = similarity(
-            grad, GRAD, V, block * BM, grad_row, queries, number * BN, value_row, tl.max(w, 0) > 0, value_width, BM, BN, DV,
-            VALUE_PIECE, PRECISION,
-        )  # fmt: skip
-        if SEED is not None:
-            g *= kept(SEED, head_number, (block * BM + tl.arange(0, BM))[:, None], columns[None, :], dropout)
         g -= mean[:, None]
         if WANT_ALPHA:
             alpha_grad += tl.sum(by_alpha(p, eps[:, None]) * g, 1)

@@ -72,7 +72,8 @@ def score_keys(
     row = tl.arange(0, ROWS)
     head, query = kv_head * GROUPS + row // queries, row % queries
     real = row < GROUPS * queries
-    q = chosen_rows(Q + batch * query_batch, head * query_head + query * query_row, real, 1, width, D)
+    own = head.to(tl.int64) * query_head + query.to(tl.int64) * query_row
+    q = chosen_rows(Q + batch * query_batch, own, real, 1, width, D)
     if BETA is not None:
         BETA += batch * beta_batch
     if MASK is not None:
@@ -119,7 +120,8 @@ def screen_keys(
     row = tl.arange(0, ROWS)
     head, query = kv_head * GROUPS + row // queries, row % queries
     real = row < GROUPS * queries
-    q = chosen_rows(Q + batch * query_batch, head * query_head + query * query_row, real, 1, width, D)
+    own = head.to(tl.int64) * query_head + query.to(tl.int64) * query_row
+    q = chosen_rows(Q + batch * query_batch, own, real, 1, width, D)
     if BETA is not None:
         BETA += batch * beta_batch
     if ALPHA is not None:
