@@ -12,7 +12,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends.triton.launch import PIECES, padded
@@ -247,16 +247,21 @@ def jobs(
 
 
 def table(results: dict[Job, Used]) -> str:
-    """The results as Markdown."""
-    lines = ["| device | dtype | width | options | alpha | kernel | tile | warps, stages | registers | spilled | shared memory |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    """The results as Markdown: a line for all kernels of a case, each with registers, bytes spilled and KB of shared memory."""
+    kernels = list(dict.fromkeys(job.kernel for job in results))
+    lines = [
+        f"| device | dtype | width | options | alpha | tile | {' | '.join(kernels)} |",
+        f"| --- | --- | --- | --- | --- | --- |{' --- |' * len(kernels)}",
+    ]
     alphas = {20: "2", 15: "1.5", 0: "any"}
+    cases: dict[tuple, dict[str, str]] = {}
     for job, used in results.items():
-        tile = job.tile or chosen_tile(job)
-        lines.append(
-            f"| {job.device.name} | {job.dtype} | {job.width} | {job.options} | {alphas[job.member]} | {job.kernel} | "
-            f"{tile.rows} x {tile.keys} | {tile.warps}, {tile.stages} | {used.registers} | {used.spilled} | {used.shared / 1024:.0f} KB |"
-        )
+        tile = job.tile or chosen_tile(replace(job, kernel="survey"))
+        shape = f"{tile.rows} x {tile.keys}, {tile.warps} warps, {tile.stages}"
+        case = (job.device.name, job.dtype, job.width, job.options, alphas[job.member], shape)
+        cases.setdefault(case, {})[job.kernel] = f"{used.registers}, {used.spilled}, {used.shared / 1024:.0f}"
+    for case, found in cases.items():
+        lines.append(f"| {' | '.join(map(str, case))} | {' | '.join(found.get(kernel, '') for kernel in kernels)} |")
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from hf_sparse_hopfield.backends.triton.tiles import TABLE, WORKS, Tile, tile_for
-from hf_sparse_hopfield.benchmark.compile_kernels import DEVICES, KERNELS, Job, compiled, jobs, table
+from hf_sparse_hopfield.benchmark.compile_kernels import DEVICES, KERNELS, Job, Used, compiled, jobs, table
 
 
 pytestmark = [
@@ -67,6 +67,7 @@ def test_the_table_is_whole():
 
 
 def test_the_table_as_markdown():
-    job = Job("survey", DEVICES["sm_80"], "bf16", 64, 20)
-    lines = table({job: compiled(job)}).splitlines()
-    assert lines[0].count("|") == lines[2].count("|") and "| sm_80 | bf16 | 64 | plain | 2 | survey |" in lines[2]
+    survey, solve = (Job(kernel, DEVICES["sm_80"], "bf16", 64, 20) for kernel in ("survey", "solve"))
+    lines = table({survey: Used(100, 0, 2048), solve: Used(200, 8, 4096)}).splitlines()
+    assert lines[0].endswith("| survey | solve |") and lines[0].count("|") == lines[2].count("|")
+    assert lines[2].startswith("| sm_80 | bf16 | 64 | plain | 2 |") and lines[2].endswith("| 100, 0, 2 | 200, 8, 4 |")
