@@ -32,8 +32,8 @@ def run(problem):
     return result
 
 
-@given(case=cases(max_length=36, max_head_dim=20, tolerance=0.0))
-@settings(max_examples=12)
+@given(case=cases(max_length=28, max_head_dim=20, tolerance=0.0))
+@settings(max_examples=6)
 def test_equals_reference(case):
     assert triton.refusal(case.problem(torch.float32)[0]) is None or DEVICE != "cpu"
     check(run, case, torch.float32, TOLERANCE[torch.float32])
@@ -49,7 +49,7 @@ def test_equals_reference_thoroughly(case):
 # Each case of the issue by itself, in three dtypes, long enough for several tiles and for lists of candidates.
 CASES = {
     "sparsemax": Case(queries=20, keys=70, head_dim=16, value_dim=16),
-    "entmax15, causal": Case(queries=50, keys=50, alpha=1.5, is_causal=True),
+    "entmax15, causal": Case(queries=35, keys=35, alpha=1.5, is_causal=True),
     "any alpha": Case(queries=20, keys=40, alpha=1.3),
     "close to softmax": Case(queries=20, keys=40, alpha=1.001),
     "grouped heads": Case(kv_heads=2, groups=3, queries=9, keys=20, alpha=1.5),
@@ -57,14 +57,14 @@ CASES = {
     "alpha and beta of rows": Case(kv_heads=2, queries=20, keys=33, alpha="row", beta="row", seed=3),
     "one learned alpha and beta": Case(batch=2, kv_heads=2, queries=20, keys=33, alpha="scalar", beta="scalar"),
     "causal with a cache": Case(queries=20, keys=70, is_causal=True, alpha=1.5),
-    "more queries than keys": Case(queries=70, keys=20, is_causal=True, alpha=1.5),
-    "window": Case(queries=60, keys=75, is_causal=True, sliding_window=11, alpha=1.5),
-    "padding": Case(batch=2, queries=40, keys=40, mask="padding", is_causal=True),
+    "more queries than keys": Case(queries=36, keys=20, is_causal=True, alpha=1.5),
+    "window": Case(queries=35, keys=50, is_causal=True, sliding_window=11, alpha=1.5),
+    "padding": Case(batch=2, queries=35, keys=35, mask="padding", is_causal=True),
     "mask": Case(batch=2, groups=2, queries=20, keys=40, mask="full", alpha=1.5),
     "mask of heads": Case(batch=2, groups=2, queries=20, keys=40, mask="head"),
     "rows that see nothing": Case(batch=2, queries=20, keys=40, mask="empty_rows", alpha=1.5),
     "bias": Case(batch=2, groups=2, queries=20, keys=40, bias="full", alpha=1.5),
-    "bias of heads": Case(batch=2, groups=2, queries=40, keys=40, bias="head"),
+    "bias of heads": Case(batch=2, groups=2, queries=20, keys=40, bias="head"),
     "bias of keys": Case(batch=2, groups=2, queries=20, keys=40, bias="key"),
     "bias of rows, sinks": Case(batch=2, groups=2, queries=20, keys=40, bias="row", sinks=True),
     "bias with holes": Case(batch=2, queries=20, keys=40, bias="holes", alpha=1.5),
@@ -93,13 +93,17 @@ def test_each_option(name):
     check(run, CASES[name], torch.float32, TOLERANCE[torch.float32])
 
 
-HALF = ["entmax15, causal", "alpha and beta of heads", "mask", "bias of keys", "sinks", "steps", "candidates", "flat"]
+@pytest.mark.parametrize(
+    "name",
+    ["entmax15, causal", "alpha and beta of heads", "mask", "bias of keys", "sinks", "steps", "candidates", "flat"],
+)
+def test_float16(name):
+    check(run, CASES[name], torch.float16, TOLERANCE[torch.float16])
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", HALF)
-def test_half_precision(name, dtype):
-    check(run, CASES[name], dtype, TOLERANCE[dtype])
+@pytest.mark.parametrize("name", ["entmax15, causal", "steps"])  # the interpreter computes it in float32
+def test_bfloat16(name):
+    check(run, CASES[name], torch.bfloat16, TOLERANCE[torch.bfloat16])
 
 
 def patterns(*shape, sharpness=2.0, requires_grad=True):
@@ -108,11 +112,11 @@ def patterns(*shape, sharpness=2.0, requires_grad=True):
 
 
 @given(st.integers(0, 1000), st.sampled_from([1.5, 2.0, 1.25]), st.booleans())
-@settings(max_examples=3)
+@settings(max_examples=2)
 def test_packed_sequences(seed, alpha, causal):
     torch.manual_seed(seed)
-    query, key, value = patterns(2, 2, 50, 16)
-    segments = torch.randint(0, 2, (2, 50), device=DEVICE).cumsum(1) // 7
+    query, key, value = patterns(2, 1, 34, 16)
+    segments = torch.randint(0, 2, (2, 34), device=DEVICE).cumsum(1) // 7
     same = (segments[:, :, None] == segments[:, None, :])[:, None]
     options = {"alpha": alpha, "is_causal": causal}
     output = retrieve(query, key, value, segments=(segments, segments), backend="triton", **options)
@@ -127,8 +131,7 @@ def test_packed_sequences(seed, alpha, causal):
     )
 
 
-@pytest.mark.parametrize("keys", [40, 140])
-@pytest.mark.parametrize("alpha", [1.5, torch.tensor([1.2, 1.9])])
+@pytest.mark.parametrize(("alpha", "keys"), [(1.5, 140), (torch.tensor([1.2, 1.9]), 40)])
 def test_dropout(alpha, keys):
     query, key = (torch.randn(1, 2, n, 16, device=DEVICE, requires_grad=True) for n in (18, keys))
     value = torch.eye(keys, device=DEVICE)[None, None, :, :200].expand(1, 2, -1, -1).clone().requires_grad_()
@@ -202,7 +205,7 @@ def test_second_derivatives_raise():
 
 
 def test_the_same_every_time():
-    leaves = patterns(2, 4, 70, 16)
+    leaves = patterns(1, 2, 40, 16)
     results = []
     for _ in range(2):
         output = retrieve(*leaves, alpha=1.5, backend="triton")
@@ -215,7 +218,7 @@ def test_compiled_and_exported():
         def forward(self, query, key, value):
             return retrieve(query, key, value, alpha=1.5, is_causal=True, backend="triton")
 
-    inputs = patterns(1, 2, 40, 16)
+    inputs = patterns(1, 2, 20, 16)
     expected = reference.run(RetrievalProblem(*inputs, scaling=0.25, alpha=1.5, is_causal=True)).output
     module = Retrieval()
     for traced in (

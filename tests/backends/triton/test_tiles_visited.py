@@ -36,7 +36,7 @@ def flags_with_weight(query, key, tile, options):
     "options", [{"alpha": 2.0, "is_causal": True}, {"alpha": 1.5}, {"alpha": 1.3, "is_causal": True}]
 )
 def test_structured(options):
-    query, key = structured(256)
+    query, key = structured(192)
     problem = RetrievalProblem(query, key, key, scaling=0.25, **options)
     settings = _settings(problem, query, 0.0)
     _, kept = launch.forward(query, key, key, settings, torch.float32, True)
@@ -53,7 +53,7 @@ def test_structured(options):
 def test_scattered_rows_take_lists_of_candidates(monkeypatch):
     """Unstructured rows have weight in nearly all tiles, but few candidates: they are read from lists."""
     generator = torch.Generator().manual_seed(0)
-    query, key = (torch.randn(1, 1, n, 16, generator=generator).to(DEVICE) for n in (32, 512))
+    query, key = (torch.randn(1, 1, n, 16, generator=generator).to(DEVICE) for n in (16, 256))
     problem = RetrievalProblem(query * 6, key, key, scaling=0.25, alpha=2.0)
     settings = _settings(problem, query, 0.0)
     tiles = {}
