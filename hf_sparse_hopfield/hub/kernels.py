@@ -80,8 +80,8 @@ model = AutoModelForCausalLM.from_pretrained(
 Both are one number or a list with one per head; `steps`, `tolerance`, `layers` (indices) and `overrides` are as in the package.
 Without `config.sparse_hopfield`, alpha is {alpha} and beta is {beta}.
 
-**A model that was trained with softmax is another model with this attention.** With beta = 1 its outputs may be far off, and a
-warning says so. Fine-tune it, or calibrate it with the package; `hf_sparse_hopfield.hub.kernel_settings(model)` gives the settings that it finds.
+**A model that was trained with softmax is another model with this attention.** With beta = 1 its outputs may be far off, which a
+warning states. Fine-tune it, or calibrate it with the package; `hf_sparse_hopfield.hub.kernel_settings(model)` gives the settings that it finds.
 
 What it honours: padding and any other mask, causality, sliding windows, softcap, sinks, position bias, dropout, the model's
 scaling, packed sequences by their lengths, caches, `output_attentions`, gradients. Any other argument that is not known to be

@@ -123,7 +123,7 @@ def test_it_needs_neither_this_package_nor_transformers(folder, tmp_path):
         from torch import nn
         for name in ("hf_sparse_hopfield", "transformers", "kernels", "huggingface_hub"):
             sys.modules[name] = None  # an import raises
-        query, key, value = torch.load(sys.argv[2] + "/vectors.pt")
+        query, key, value = torch.load(sys.argv[2] + "/vectors.pt", weights_only=True)
         for number, variant in enumerate(sorted(Path(sys.argv[1], "build").iterdir())):
             name = json.loads((variant / "metadata.json").read_text())["id"]
             spec = importlib.util.spec_from_file_location(name, variant / "__init__.py")
@@ -142,10 +142,12 @@ def test_it_needs_neither_this_package_nor_transformers(folder, tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(code), str(folder), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
-    assert "compiled core" not in done.stderr  # there is none by design: the card says so
+    assert "compiled core" not in done.stderr  # there is none by design, as the card explains
     expected = retrieve(query, key, value, alpha=1.5, beta=2.0, is_causal=True, softcap=5.0, sliding_window=9)
     for number in range(3):
-        torch.testing.assert_close(torch.load(tmp_path / f"output_{number}.pt"), expected.transpose(1, 2))
+        torch.testing.assert_close(
+            torch.load(tmp_path / f"output_{number}.pt", weights_only=True), expected.transpose(1, 2)
+        )
 
 
 @road('a kernel on the Hub, `attn_implementation="org/repo"`', "equal")
@@ -200,7 +202,7 @@ def test_the_package_kernels_loads_it(folder, checkpoint, tmp_path, way):
         from transformers import LlamaForCausalLM
         checkpoint, repository = sys.argv[1:]
         model = LlamaForCausalLM.from_pretrained(checkpoint, attn_implementation=repository, allow_all_kernels=True)
-        data = torch.load(checkpoint + "/expected.pt")
+        data = torch.load(checkpoint + "/expected.pt", weights_only=True)
         with torch.no_grad():
             torch.testing.assert_close(model(**data["inputs"]).logits, data["expected"])
         assert model.config._attn_implementation == repository

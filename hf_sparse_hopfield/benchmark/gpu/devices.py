@@ -93,7 +93,7 @@ class CudaDevice:
         return graph.replay
 
     def recover(self) -> None:
-        """Give memory back, and wait: after an illegal access every call fails, and this one says so."""
+        """Give memory back, and wait: after an illegal access every call fails, and this one raises."""
         gc.collect()
         torch.cuda.synchronize(self.place)
         torch.cuda.empty_cache()
