@@ -1,9 +1,9 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The sizes of tiles: a table by kind of device, width of heads and bytes of a number.
 
-Each entry is the largest of some that compile without spilling registers and fit the shared memory, for every option of its work;
-no GPU was needed (docs/gpu_kernels.md has the figures; `python -m hf_sparse_hopfield.benchmark.compile_kernels` writes them again).
-Only in float32 with heads of 256, a kernel spills up to 24 bytes on three devices. Whoever has a GPU can measure better
+Each entry was chosen as the largest of some that compile without spilling registers and fit the shared memory, with the options
+`settings` or `all`; no GPU was needed. Some still spill a few bytes, mostly with plain options: docs/gpu_kernels.md lists them, and
+`python -m hf_sparse_hopfield.benchmark.compile_kernels` writes the figures again. Whoever has a GPU can measure better
 ones with `hf-sparse-hopfield bench --device cuda --autotune`, which writes a file that `HF_SPARSE_HOPFIELD_TILES` names.
 """
 
