@@ -14,6 +14,7 @@ from .version import __version__
 
 _MODULE_OF = {
     "CalibrationOptions": "calibration.recipe",
+    "DistillationOptions": "calibration.recipe",
     "HopfieldMemory": "layers",
     "KeyScreen": "backends",
     "PolynomialMemory": "layers",
@@ -27,6 +28,7 @@ _MODULE_OF = {
     "SparseHopfieldMultipleInstanceConfig": "models",
     "SparseHopfieldPooling": "layers",
     "calibrate": "calibration.calibration",
+    "distill": "calibration.distillation",
     "conjugate": "functional",
     "energy": "functional",
     "entmax": "functional",
@@ -42,7 +44,8 @@ __all__ = sorted([*_MODULE_OF, "__version__"])
 if TYPE_CHECKING:
     from .backends import KeyScreen
     from .calibration.calibration import calibrate
-    from .calibration.recipe import CalibrationOptions
+    from .calibration.distillation import distill
+    from .calibration.recipe import CalibrationOptions, DistillationOptions
     from .configuration import SparseHopfieldConfig
     from .functional import conjugate, energy, entmax, sparsemax
     from .integration.cache import SparseHopfieldCache

@@ -11,10 +11,25 @@ from .checks import check_flag, is_integer, is_number, shown
 from .frozen import FrozenDict, thaw
 
 
-FIELDS = ("alpha", "beta", "steps", "tolerance", "layers", "overrides", "learn_alpha", "learn_beta", "backend")
+FIELDS = (
+    "alpha",
+    "beta",
+    "steps",
+    "tolerance",
+    "layers",
+    "overrides",
+    "learn_alpha",
+    "learn_beta",
+    "backend",
+    "length_power",
+    "learn_length_power",
+)
 
 # The fields that can differ from layer to layer.
-LAYER_FIELDS = ("alpha", "beta", "steps", "tolerance", "backend")
+LAYER_FIELDS = ("alpha", "beta", "length_power", "steps", "tolerance", "backend")
+
+# Those that a layer can have one of per head, and learn. Each has a flag `learn_...`.
+HEAD_FIELDS = ("alpha", "beta", "length_power")
 
 # Far beyond any model: what a damaged or hostile config.json has beyond them is refused before it costs time and memory.
 MOST_ENTRIES = 10_000  # of a list or dict
@@ -50,11 +65,16 @@ class SparseHopfieldConfig(FrozenDict[str, Any]):
         layers (list of `int` or `str`, *optional*):
             Layers that retrieve sparsely, by index or name pattern; the others stay dense. `None` selects all.
         overrides (`dict[int | str, dict]`, *optional*, defaults to `{}`):
-            Settings per layer: maps a layer (index or name pattern) to a dict with any of alpha, beta, steps, tolerance
-            and backend. If several match, the later one wins.
+            Settings per layer: maps a layer (index or name pattern) to a dict with any of alpha, beta, length_power, steps,
+            tolerance and backend. If several match, the later one wins.
         learn_alpha (`bool`, *optional*, defaults to `False`): Learn alpha, one per head, starting from `alpha`.
         learn_beta (`bool`, *optional*, defaults to `False`): Learn beta, one per head, starting from `beta`.
         backend (`str`, *optional*, defaults to `"auto"`): Name of the backend that computes retrieval, or `"auto"`.
+        length_power (`float` or list of `float`, *optional*, defaults to 0.0):
+            beta depends on the number of keys that a query sees: it is `beta * (keys / 256) ** length_power`, with a power in
+            [-4, 4]. Below zero, longer rows have a smaller beta. One number, or one per head.
+        learn_length_power (`bool`, *optional*, defaults to `False`):
+            Learn length_power, one per head, starting from `length_power`.
 
     Example:
 
@@ -62,7 +82,7 @@ class SparseHopfieldConfig(FrozenDict[str, Any]):
     >>> from hf_sparse_hopfield import SparseHopfieldConfig
     >>> config = SparseHopfieldConfig(alpha=1.5, layers=[0, "decoder"], overrides={0: {"beta": 2.0}})
     >>> config.for_layer("encoder.layer.0.attention.self")
-    {'alpha': 1.5, 'beta': 2.0, 'steps': 1, 'tolerance': 0.0, 'backend': 'auto'}
+    {'alpha': 1.5, 'beta': 2.0, 'length_power': 0.0, 'steps': 1, 'tolerance': 0.0, 'backend': 'auto'}
     >>> config.for_layer("encoder.layer.1.attention.self") is None
     True
     >>> SparseHopfieldConfig.from_dict({**config, "alpha": 2.0})
@@ -84,16 +104,23 @@ class SparseHopfieldConfig(FrozenDict[str, Any]):
         learn_alpha: bool = False,
         learn_beta: bool = False,
         backend: str = "auto",
+        length_power: float | Sequence[float] = 0.0,
+        learn_length_power: bool = False,
     ) -> "SparseHopfieldConfig":
-        settings = {"alpha": alpha, "beta": beta, "steps": steps, "tolerance": tolerance, "backend": backend}
-        check_flag("learn_alpha", learn_alpha)
-        check_flag("learn_beta", learn_beta)
+        settings: dict[str, Any] = {"alpha": alpha, "beta": beta, "length_power": length_power}
+        settings |= {"steps": steps, "tolerance": tolerance, "backend": backend}
+        flags = {
+            "learn_alpha": learn_alpha,
+            "learn_beta": learn_beta,
+            "learn_length_power": learn_length_power,
+        }
+        for name, flag in flags.items():
+            check_flag(name, flag)
         content = {
             **_check_layer_settings("", settings),
             "layers": _check_layers(layers),
             "overrides": _check_overrides(overrides),
-            "learn_alpha": learn_alpha,
-            "learn_beta": learn_beta,
+            **flags,
         }
         # As JSON has it, with string keys: transformers sorts the keys when it saves and cannot compare 0 with "decoder".
         plain = json.loads(json.dumps({name: content[name] for name in FIELDS}))
@@ -108,6 +135,11 @@ class SparseHopfieldConfig(FrozenDict[str, Any]):
     def beta(self) -> float | Sequence[float]:
         """Factor on the model's scaling: one number, or a list with one per head."""
         return self["beta"]
+
+    @property
+    def length_power(self) -> float | Sequence[float]:
+        """Power of the number of visible keys in beta: one number, or a list with one per head."""
+        return self["length_power"]
 
     @property
     def steps(self) -> int:
@@ -138,6 +170,16 @@ class SparseHopfieldConfig(FrozenDict[str, Any]):
     def learn_beta(self) -> bool:
         """Whether beta is learned."""
         return self["learn_beta"]
+
+    @property
+    def learn_length_power(self) -> bool:
+        """Whether length_power is learned."""
+        return self["learn_length_power"]
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """Those of alpha, beta and length_power that are learned."""
+        return tuple(name for name in HEAD_FIELDS if self[f"learn_{name}"])
 
     @property
     def backend(self) -> str:
@@ -204,7 +246,7 @@ class SparseHopfieldConfig(FrozenDict[str, Any]):
             name (`str`): Path of the attention module in the model, such as `"encoder.layer.0.attention.self"`.
 
         Returns:
-            `dict` or `None`: alpha, beta, steps, tolerance and backend of the layer, or `None` if it stays dense.
+            `dict` or `None`: alpha, beta, length_power, steps, tolerance and backend of the layer, or `None` if it stays dense.
         """
         if self.layers is not None and not any(layer_matches(layer, name) for layer in self.layers):
             return None
@@ -288,6 +330,10 @@ def _check_layer_settings(prefix: str, settings: Mapping[str, Any]) -> dict[str,
         checked["alpha"] = _numbers(f"{prefix}alpha", settings["alpha"], "in [1, 2]", lambda x: 1 <= x <= 2)
     if "beta" in settings:
         checked["beta"] = _numbers(f"{prefix}beta", settings["beta"], "positive", lambda x: x > 0)
+    if "length_power" in settings:
+        checked["length_power"] = _numbers(
+            f"{prefix}length_power", settings["length_power"], "in [-4, 4]", lambda x: -4 <= x <= 4
+        )
     if "steps" in settings:
         steps = settings["steps"]
         if not is_integer(steps):

@@ -227,7 +227,7 @@ def _resolved(module: nn.Module, config: SparseHopfieldConfig) -> tuple[tuple[st
     where = type(module).__name__
     patterns = [layer for layer in config.layer_names if isinstance(layer, str)]
     needed = [f"the layers {patterns}"] if patterns else []
-    needed += [f"{name}=True" for name in ("learn_alpha", "learn_beta") if config[name]]
+    needed += [f"{name}=True" for name in [f"learn_{name}" for name in config.learned]]
     index = getattr(module, "layer_idx", None)
     if config.layer_names and index is None:
         needed.append(f"the index of the layer of {where}")

@@ -15,14 +15,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import nn
 
 from .backends import RetrievalProblem
 from .backends.registry import find_backend
-from .observed_problems import Setting, per_head
+from .observed_problems import Setting, with_settings
 from .retrieval import canonical, retrieve
 from .retrieval_parameters import RetrievalParameters
 
@@ -31,10 +31,18 @@ if TYPE_CHECKING:
     from .parallel.heads import LocalHeads
 
 
+class HeadSettings(NamedTuple):
+    """What a layer retrieves with: numbers, or one per head."""
+
+    beta: Setting
+    alpha: Setting
+    length_power: Setting = 0.0
+
+
 class Observer:
     """Sees every retrieval of a model. By default it does nothing, and the model runs dense."""
 
-    def settings(self, name: str, parameters: RetrievalParameters) -> tuple[Setting, Setting] | None:
+    def settings(self, name: str, parameters: RetrievalParameters) -> HeadSettings | None:
         """
         Choose what a layer continues with, after [`~Observer.observe`].
 
@@ -43,7 +51,7 @@ class Observer:
             parameters ([`RetrievalParameters`]): Its own alpha and beta.
 
         Returns:
-            `tuple` or `None`: beta and alpha, numbers or one per head; `None` for the model's own dense attention.
+            [`HeadSettings`] or `None`: `None` for the model's own dense attention.
         """
         return None
 
@@ -61,10 +69,16 @@ class Observer:
 
 
 class OwnSettings(Observer):
-    """An [`Observer`] that lets the model continue with its own alpha and beta."""
+    """An [`Observer`] that lets the model continue with its own settings."""
 
-    def settings(self, name: str, parameters: RetrievalParameters) -> tuple[Setting, Setting]:
-        return parameters()
+    def settings(self, name: str, parameters: RetrievalParameters) -> HeadSettings:
+        return own_settings(parameters)
+
+
+def own_settings(parameters: RetrievalParameters) -> HeadSettings:
+    """The settings that a layer has now."""
+    beta, alpha = parameters()
+    return HeadSettings(beta, alpha, parameters.length_power)
 
 
 @dataclasses.dataclass(eq=False)
@@ -198,15 +212,14 @@ class Look:
             for observer, name in self.watching:
                 observer.observe(name, problem)
 
-    def chosen(self, device: torch.device) -> tuple[Setting, Setting] | None:
-        """beta and alpha that the innermost observer chooses; `None` for dense attention."""
+    def chosen(self, device: torch.device) -> HeadSettings | None:
+        """What the innermost observer chooses; `None` for dense attention."""
         observer, name = self.watching[-1]
         with _unobserved():
             settings = observer.settings(name, self.parameters)
         if settings is None:
             return None
-        beta, alpha = (value.to(device) if isinstance(value, torch.Tensor) else value for value in settings)
-        return beta, alpha
+        return HeadSettings(*(value.to(device) if isinstance(value, torch.Tensor) else value for value in settings))
 
     def retrieve(
         self,
@@ -227,8 +240,7 @@ class Look:
         if settings is None:
             problem, backend = dataclasses.replace(problem, steps=1), "auto"
         else:
-            beta, alpha = (per_head(_own(setting, heads), problem) for setting in settings)
-            problem = dataclasses.replace(problem, beta=problem.beta * beta, alpha=alpha)
+            problem = with_settings(problem, *(_own(setting, heads) for setting in settings))
         result = find_backend(problem, backend).run(problem)
         return (result.output, result.weights) if problem.return_weights else result.output
 
@@ -290,11 +302,12 @@ def retrieve_with(
     if look is not None:
         return look.retrieve(query, key, value, factor=factor, heads=heads, **options)
     beta, alpha = parameters(torch.float64 if query.dtype == torch.float64 else torch.float32)
+    power = parameters.length_power
     if heads is not None:
-        beta, alpha = heads.take(beta), heads.take(alpha)
+        beta, alpha, power = heads.take(beta), heads.take(alpha), heads.take(power)
     if not (isinstance(factor, float) and factor == 1.0):
         beta = beta * factor
-    return retrieve(query, key, value, beta=beta, alpha=alpha, **options)
+    return retrieve(query, key, value, beta=beta, alpha=alpha, length_power=power, **options)
 
 
 def _own(setting: Setting, heads: "LocalHeads | None") -> Setting:

@@ -6,6 +6,7 @@ import dataclasses
 import torch
 
 from .backends import RetrievalProblem, RetrievalResult
+from .backends.lengths import with_row_beta
 from .backends.masks import visible
 from .backends.registry import find_backend
 
@@ -20,8 +21,21 @@ def per_head(setting: Setting, problem: RetrievalProblem) -> Setting:
     return setting.to(problem.query.device).reshape(1, -1, 1, 1)
 
 
+def with_settings(
+    problem: RetrievalProblem, beta: Setting, alpha: Setting, length_power: Setting = 0.0
+) -> RetrievalProblem:
+    """An observed problem with other settings: numbers, or one per head."""
+    beta, alpha, power = (per_head(setting, problem) for setting in (beta, alpha, length_power))
+    return with_row_beta(dataclasses.replace(problem, beta=problem.beta * beta, alpha=alpha, length_power=power))
+
+
 def evaluate(
-    problem: RetrievalProblem, beta: Setting, alpha: Setting, return_weights: bool = False, backend: str = "auto"
+    problem: RetrievalProblem,
+    beta: Setting,
+    alpha: Setting,
+    return_weights: bool = False,
+    backend: str = "auto",
+    length_power: Setting = 0.0,
 ) -> RetrievalResult:
     """
     Solve an observed problem with other settings.
@@ -32,17 +46,19 @@ def evaluate(
         alpha (`float` or `torch.Tensor` of shape `(heads,)`): Member of the entmax family.
         return_weights (`bool`, *optional*, defaults to `False`): Also return the weights.
         backend (`str`, *optional*, defaults to `"auto"`): Name of the backend.
+        length_power (`float` or `torch.Tensor` of shape `(heads,)`, *optional*, defaults to 0.0):
+            Power of the number of visible keys in beta.
     """
-    beta, alpha = per_head(beta, problem), per_head(alpha, problem)
-    problem = dataclasses.replace(
-        problem, beta=problem.beta * beta, alpha=alpha, return_weights=return_weights, return_trace=False
-    )
+    problem = dataclasses.replace(problem, return_weights=return_weights, return_trace=False)
+    problem = with_settings(problem, beta, alpha, length_power)
     return find_backend(problem, backend).run(problem)
 
 
-def evaluate_weights(problem: RetrievalProblem, beta: Setting, alpha: Setting) -> torch.Tensor:
+def evaluate_weights(
+    problem: RetrievalProblem, beta: Setting, alpha: Setting, length_power: Setting = 0.0
+) -> torch.Tensor:
     """The weights of an observed problem with other settings, `(batch, heads, queries, keys)`."""
-    weights = evaluate(problem, beta, alpha, return_weights=True, backend="reference").weights
+    weights = evaluate(problem, beta, alpha, True, "reference", length_power).weights
     assert weights is not None  # asked for
     return weights
 

@@ -10,11 +10,12 @@ import torch
 
 from .backends import KeyScreen, RetrievalProblem, RetrievalResult, select_backend
 from .backends.dispatcher_bypass import can_bypass_dispatcher
+from .backends.lengths import with_row_beta
 from .backends.masks import canonical_mask
 from .backends.places import at_places
 from .backends.registry import find_backend
 from .checks import check_flag, check_integer
-from .functional.checks import check_alpha, check_beta
+from .functional.checks import check_alpha, check_beta, check_length_power
 
 
 logger = logging.getLogger(__name__)
@@ -216,7 +217,7 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
         problem ([`RetrievalProblem`]): The arguments of [`retrieve`] as the user gave them.
 
     Returns:
-        [`RetrievalProblem`]: The same object.
+        [`RetrievalProblem`]: The same object, whose `length_power` is in `beta`.
 
     Example:
 
@@ -260,6 +261,11 @@ def canonical(problem: RetrievalProblem) -> RetrievalProblem:
     if problem.mask is not None or problem.bias is not None:
         shape = (*query.shape[:3], key.shape[2] if problem.places is None else problem.places.shape[1])
         problem.mask, problem.bias = canonical_mask(problem.mask, problem.bias, shape)
+    power = problem.length_power
+    if type(power) is not float or power != 0.0:
+        check_length_power(power)
+        problem.length_power = _canonical_setting("length_power", power, query)
+        problem.beta, problem.length_power = with_row_beta(problem).beta, 0.0
     return problem
 
 
@@ -285,6 +291,7 @@ def retrieve(
     places: torch.Tensor | None = None,
     screen: KeyScreen | bool = True,
     segments: tuple[torch.Tensor, torch.Tensor] | None = None,
+    length_power: float | torch.Tensor = 0.0,
     backend: str = "auto",
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor] | RetrievalResult:
     """
@@ -333,6 +340,9 @@ def retrieve(
         segments (`tuple[torch.Tensor, torch.Tensor]` of shapes `(batch or 1, queries)` and `(batch or 1, keys)`, *optional*):
             Integers: a query sees only keys with its own number, as sequences do that are packed into one row. They must fit 32
             bits. Backends that do not read them make a mask of them.
+        length_power (`float` or `torch.Tensor`, *optional*, defaults to 0.0):
+            beta depends on the number of keys that a query sees: it is `beta * (keys / 256) ** length_power`. Below zero, longer
+            rows have a smaller beta. Tensors as for `beta`.
         backend (`str`, *optional*, defaults to `"auto"`): `"auto"`, or the name of a backend.
 
     Returns:
@@ -375,6 +385,7 @@ def retrieve(
         places,
         screen,
         segments,
+        length_power,
     )
     canonical(problem)
     chosen = find_backend(problem, backend)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""[`RetrievalParameters`], the one owner of the alpha and beta that a layer retrieves with."""
+"""[`RetrievalParameters`], the one owner of the alpha, beta and length_power that a layer retrieves with."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -10,7 +10,8 @@ from torch import nn
 
 from .backends.dispatcher_bypass import can_bypass_dispatcher
 from .checks import check_integer, is_number
-from .functional.checks import as_valid, check_alpha, check_beta
+from .configuration import HEAD_FIELDS
+from .functional.checks import LARGEST_LENGTH_POWER, as_valid, check_alpha, check_beta, check_length_power
 
 
 Numbers = float | tuple[float, ...]  # one for all heads, or one per head
@@ -22,7 +23,13 @@ LEARNED_ALPHA_MARGIN = 1e-3
 # Keeps exp(log_beta) finite and positive. Beyond this limit, retrieval no longer changes with beta.
 LEARNED_LOG_BETA_LIMIT = 20.0
 
-_NAMES = ("alpha", "beta")
+# The parameter that learns a setting, and the check of its values.
+_LEARNED_AS = {"alpha": "alpha_logit", "beta": "log_beta", "length_power": "learned_length_power"}
+_CHECKS: dict[str, Callable[[float], None]] = {
+    "alpha": check_alpha,
+    "beta": check_beta,
+    "length_power": check_length_power,
+}
 _PRECISE = (torch.float32, torch.float64)
 
 
@@ -68,13 +75,13 @@ def check_each(check: Callable[[float], None], value: Numbers) -> None:
 
 class RetrievalParameters(nn.Module):
     """
-    The alpha and beta of a layer. Everything that reads them calls this module, everything that changes them calls
-    [`~RetrievalParameters.set`].
+    The alpha, beta and length_power of a layer. Everything that reads alpha and beta calls this module, everything that changes
+    them calls [`~RetrievalParameters.set`].
 
     - Fixed, one for all heads: a plain number.
     - Fixed, one per head: a buffer that moves with the module, in float32 or better, and is not in the state dict.
     - Learned: a parameter with one entry per head, valid whatever the optimizer does: beta = exp(log_beta) > 0 and
-      alpha = 1 + sigmoid(alpha_logit) in [1, 2].
+      alpha = 1 + sigmoid(alpha_logit) in [1, 2]; length_power is kept in [-4, 4].
 
     This is a module of its own because PEFT saves modules, not bare parameters.
 
@@ -87,6 +94,9 @@ class RetrievalParameters(nn.Module):
             Multiplier on the scaling of the scores, positive. With `learn_beta` this is the initial value.
         learn_alpha (`bool`, *optional*, defaults to `False`): Learn alpha, per head.
         learn_beta (`bool`, *optional*, defaults to `False`): Learn beta, per head.
+        length_power (`float` or sequence of `num_heads` floats, *optional*, defaults to 0.0):
+            Power of the number of visible keys in beta, as for [`retrieve`]. With `learn_length_power` this is the initial value.
+        learn_length_power (`bool`, *optional*, defaults to `False`): Learn length_power, per head.
 
     Example:
 
@@ -106,6 +116,7 @@ class RetrievalParameters(nn.Module):
 
     log_beta: nn.Parameter | None
     alpha_logit: nn.Parameter | None
+    learned_length_power: nn.Parameter | None
 
     def __init__(
         self,
@@ -114,44 +125,51 @@ class RetrievalParameters(nn.Module):
         beta: float | Sequence[float] = 1.0,
         learn_alpha: bool = False,
         learn_beta: bool = False,
+        length_power: float | Sequence[float] = 0.0,
+        learn_length_power: bool = False,
     ) -> None:
         super().__init__()
         check_integer("num_heads", num_heads)
         self.num_heads = num_heads
         self.learn_alpha = bool(learn_alpha)
         self.learn_beta = bool(learn_beta)
-        self.register_parameter("log_beta", nn.Parameter(torch.empty(num_heads)) if learn_beta else None)
-        self.register_parameter("alpha_logit", nn.Parameter(torch.empty(num_heads)) if learn_alpha else None)
+        self.learn_length_power = bool(learn_length_power)
+        for name in ("beta", "alpha", "length_power"):
+            learns = getattr(self, f"learn_{name}")
+            self.register_parameter(_LEARNED_AS[name], nn.Parameter(torch.empty(num_heads)) if learns else None)
         self._configured: dict[str, Numbers] = {}
         self._copies: dict[str, torch.Tensor] = {}  # of buffers, in a precision that these do not have
-        self._set({"alpha": alpha, "beta": beta}, (), None)
+        self._set({"alpha": alpha, "beta": beta, "length_power": length_power}, (), None)
 
     def set(
         self,
         alpha: float | Sequence[float] | torch.Tensor | None = None,
         beta: float | Sequence[float] | torch.Tensor | None = None,
+        length_power: float | Sequence[float] | torch.Tensor | None = None,
         *,
         as_tensors: Sequence[str] = (),
         device: torch.device | None = None,
     ) -> None:
         """
-        Change alpha, beta, or both. What is learned continues from the new value.
+        Change alpha, beta and length_power, or some of them. What is learned continues from the new value.
 
         Args:
             alpha (`float` or sequence of `num_heads` floats, *optional*): The new alpha; `None` keeps the present one.
             beta (`float` or sequence of `num_heads` floats, *optional*): The new beta; `None` keeps the present one.
+            length_power (`float` or sequence of `num_heads` floats, *optional*):
+                The new length_power; `None` keeps the present one.
             as_tensors (`Sequence[str]`, *optional*):
-                Which of `"alpha"` and `"beta"` to hold as a tensor even if one number does for all heads. A compiled
+                Which of `"alpha"`, `"beta"` and `"length_power"` to hold as a tensor even if one number does for all heads. A compiled
                 model compiles again for a new number, but not for a new value in a tensor.
             device (`torch.device`, *optional*): Where to create such a tensor.
         """
-        values = {name: value for name, value in (("alpha", alpha), ("beta", beta)) if value is not None}
-        self._set(values, as_tensors, device)
+        values = {"alpha": alpha, "beta": beta, "length_power": length_power}
+        self._set({name: value for name, value in values.items() if value is not None}, as_tensors, device)
 
     def _set(self, values: dict, as_tensors: Sequence[str], device: torch.device | None) -> None:
         checked = {name: per_head_values(name, value, self.num_heads) for name, value in values.items()}
         for name, numbers in checked.items():
-            check_each(check_alpha if name == "alpha" else check_beta, numbers)
+            check_each(_CHECKS[name], numbers)
         self._configured |= checked
         for name in checked:
             self._copies.pop(name, None)
@@ -166,7 +184,7 @@ class RetrievalParameters(nn.Module):
         The value that was set last: the present one if it is fixed, the initial one if it is learned.
 
         Args:
-            name (`str`): `"alpha"` or `"beta"`.
+            name (`str`): `"alpha"`, `"beta"` or `"length_power"`.
         """
         return self._configured[name]
 
@@ -177,14 +195,14 @@ class RetrievalParameters(nn.Module):
         Args:
             keep (`Collection[str]`, *optional*): Learned parameters to keep, such as those a checkpoint has.
         """
-        for name, learned in (("beta", "log_beta"), ("alpha", "alpha_logit")):
+        for name, learned in _LEARNED_AS.items():
             if learned not in keep:
                 self._write_learned(name)
             if self._buffer(name) is not None:
                 self._write_buffer(name)
 
     def _write_learned(self, name: str) -> None:
-        parameter = self.log_beta if name == "beta" else self.alpha_logit
+        parameter = getattr(self, _LEARNED_AS[name])
         if parameter is None:
             return
         value = self._head_tensor(name, parameter.device, torch.float64)
@@ -214,7 +232,7 @@ class RetrievalParameters(nn.Module):
         return torch.tensor(values, dtype=dtype, device=device)
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "RetrievalParameters":
-        before = {name: self._buffer(name) for name in _NAMES}
+        before = {name: self._buffer(name) for name in HEAD_FIELDS}
         super()._apply(fn, recurse)
         for name, old in before.items():
             # `.half()` rounds, and `.to_empty()` leaves garbage: write the numbers again
@@ -224,7 +242,7 @@ class RetrievalParameters(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], *args: Any) -> None:
         super()._load_from_state_dict(state_dict, *args)
-        for name in _NAMES:
+        for name in HEAD_FIELDS:
             buffer, loaded = self._buffer(name), next(iter(state_dict.values()), None)
             # built on the meta device: loading with `assign=True` replaces saved tensors only
             if buffer is not None and buffer.is_meta and isinstance(loaded, torch.Tensor):
@@ -283,10 +301,20 @@ class RetrievalParameters(nn.Module):
         """The present alpha: a `float`, or a tensor of shape `(num_heads,)`."""
         return self()[1]
 
+    @property
+    def length_power(self) -> float | torch.Tensor:
+        """The present length_power: a `float`, or a tensor of shape `(num_heads,)`."""
+        if self.learned_length_power is None:
+            return self._fixed("length_power", torch.float32)
+        power = _at_least_float32(self.learned_length_power)
+        return power.clamp(-LARGEST_LENGTH_POWER, LARGEST_LENGTH_POWER)
+
     def extra_repr(self) -> str:
         alpha = "learned" if self.learn_alpha else self.configured("alpha")
         beta = "learned" if self.learn_beta else self.configured("beta")
-        return f"num_heads={self.num_heads}, alpha={alpha}, beta={beta}"
+        power = "learned" if self.learn_length_power else self.configured("length_power")
+        length = "" if power == 0.0 else f", length_power={power}"
+        return f"num_heads={self.num_heads}, alpha={alpha}, beta={beta}{length}"
 
 
 def _at_least_float32(tensor: torch.Tensor) -> torch.Tensor:

@@ -25,6 +25,8 @@ FULL = {
     "learn_alpha": True,
     "learn_beta": True,
     "backend": "reference",
+    "length_power": [-0.1, 0.0],
+    "learn_length_power": True,
 }
 
 
@@ -32,7 +34,8 @@ def test_defaults():
     config = SparseHopfieldConfig()
     assert (config.alpha, config.beta, config.steps, config.tolerance, config.backend) == (2.0, 1.0, 1, 0.0, "auto")
     assert config.layers is None and config.overrides == {} and not config.learn_alpha and not config.learn_beta
-    assert config.for_layer("anything") == {"alpha": 2.0, "beta": 1.0, "steps": 1, "tolerance": 0.0, "backend": "auto"}
+    plain = {"alpha": 2.0, "beta": 1.0, "length_power": 0.0, "steps": 1, "tolerance": 0.0, "backend": "auto"}
+    assert config.for_layer("anything") == plain
     assert repr(config) == "SparseHopfieldConfig()"
 
 
@@ -47,8 +50,9 @@ def test_every_field_is_an_argument_a_documented_one_and_an_attribute():
 
 
 def test_positional_arguments():
-    config = SparseHopfieldConfig(1.5, 2.0, 3, 0.1, [1], {1: {"beta": 1.0}}, True, True, "reference")
-    assert list(config.values()) == [1.5, 2.0, 3, 0.1, [1], {"1": {"beta": 1.0}}, True, True, "reference"]
+    config = SparseHopfieldConfig(1.5, 2.0, 3, 0.1, [1], {1: {"beta": 1.0}}, True, True, "reference", -0.1, True)
+    layers = [1.5, 2.0, 3, 0.1, [1], {"1": {"beta": 1.0}}]
+    assert list(config.values()) == [*layers, True, True, "reference", -0.1, True]
 
 
 def test_round_trips():

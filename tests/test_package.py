@@ -35,7 +35,7 @@ PUBLIC = [
 ]
 BLOCKS = [
     pytest.param(name, block, id=f"{name}-{number}")
-    for name in ("README.md", "docs/memory.md", "docs/screening.md")
+    for name in ("README.md", "docs/conversion.md", "docs/memory.md", "docs/screening.md")
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL))
 ]
 

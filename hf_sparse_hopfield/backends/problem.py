@@ -49,6 +49,9 @@ class RetrievalProblem:
         segments (`tuple[torch.IntTensor, torch.IntTensor]` of shapes `(batch or 1, queries)` and `(batch or 1, keys)`, *optional*):
             Numbers of the sequences that share a row: a query sees only keys with its own number. A backend that does not
             read them finds them in `mask`.
+        length_power (`float` or `torch.Tensor` broadcastable to `(batch, heads, queries, 1)`):
+            beta is multiplied by `(visible keys / 256) ** length_power` in each row. `with_row_beta` puts it into `beta`, so a
+            backend always finds 0.
 
     Example:
 
@@ -82,6 +85,7 @@ class RetrievalProblem:
     places: torch.Tensor | None = None
     screen: "KeyScreen | bool" = True
     segments: tuple[torch.Tensor, torch.Tensor] | None = None
+    length_power: float | torch.Tensor = 0.0
 
 
 @dataclass

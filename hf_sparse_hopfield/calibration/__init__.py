@@ -6,6 +6,8 @@
 - `head_search.py`: the search for each head alone
 - `budget.py`: the sparsest model within a share of the dense loss
 - `refinement.py`: gradient steps on all heads together
+- `distillation.py`: [`distill`], training of the attention on the dense model's outputs
+- `support_constraint.py`: a limit on the support, kept while training
 - `comparison.py`: the sparse model beside its dense twin
 - `report.py`: the result
 - `resume.py`: the file from which an interrupted calibration resumes
@@ -18,13 +20,21 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 
-_MODULE_OF = {"CalibrationOptions": "recipe", "CalibrationReport": "report", "calibrate": "calibration"}
+_MODULE_OF = {
+    "CalibrationOptions": "recipe",
+    "CalibrationReport": "report",
+    "DistillationOptions": "recipe",
+    "DistillationReport": "distillation",
+    "calibrate": "calibration",
+    "distill": "distillation",
+}
 
 __all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
     from .calibration import calibrate
-    from .recipe import CalibrationOptions
+    from .distillation import DistillationReport, distill
+    from .recipe import CalibrationOptions, DistillationOptions
     from .report import CalibrationReport
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

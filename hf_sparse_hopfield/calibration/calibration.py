@@ -32,7 +32,7 @@ _SEARCHED_ALPHAS = (1.25, 1.5, 1.75, 2.0)
 # A head misses its target support if it is off by more than this share of it.
 _SUPPORT_TOLERANCE = 0.25
 # The options that decide what a search sums up. The others may change when a calibration is resumed.
-_IDENTIFYING = ("objective", "target_support", "layerwise", "rows", "seed", "search_batches")
+_IDENTIFYING = ("objective", "target_support", "layerwise", "lengths", "rows", "seed", "search_batches")
 
 
 def calibrate(
@@ -143,6 +143,7 @@ class _Calibration:
     def search(self) -> None:
         """Let the heads see the batches."""
         self.report.batches = self._stream(self.heads, self.record)
+        self.report.longest = self.heads.longest
         self._check_reached()
 
     def choose(self) -> dict[str, Choice]:
@@ -160,7 +161,9 @@ class _Calibration:
 
     def refine(self, choice: dict[str, Choice]) -> dict[str, Choice]:
         """Improve the settings together, and measure the result."""
-        refiner = Refiner.starting_from(choice, self.options.searches_alpha)
+        refiner = Refiner.starting_from(
+            choice, self.options.searches_alpha, list(filter(self.heads.lengths_vary, choice))
+        )
         self.report.refined = refine(
             self.model,
             self.batches,
@@ -170,8 +173,7 @@ class _Calibration:
             record=self.record,
             progress=self.progress,
         )
-        betas, alphas = refiner.result()
-        measuring = self.heads.measuring(alphas, betas)
+        measuring = self.heads.measuring(refiner.result())
         self._stream(measuring, Record(None, {}))
         if self.options.budget is not None:
             self._check_budget(self._budget(self.options.budget), refiner)
@@ -182,7 +184,10 @@ class _Calibration:
         for name, chosen in choice.items():
             heads = max(len(chosen.alpha), len(chosen.beta))
             self.report.layers[name] = {key: value.expand(heads).tolist() for key, value in chosen._asdict().items()}
-        settings = {name: {"alpha": chosen.alpha, "beta": chosen.beta} for name, chosen in choice.items()}
+        settings = {
+            name: {"alpha": chosen.alpha, "beta": chosen.beta, "length_power": _one(chosen.length_power)}
+            for name, chosen in choice.items()
+        }
         apply_settings(self.model, settings)
 
     def _stream(self, search: HeadSearch, record: Record) -> int:
@@ -253,6 +258,11 @@ def planned_refinement(model: PreTrainedModel, options: CalibrationOptions) -> R
         torch.as_tensor(_alphas_to_try(site, options)[0], dtype=torch.float32).mean() for site in _sparse_sites(model)
     ]
     return options.refinement(float(torch.stack(alphas).mean()))
+
+
+def _one(powers: torch.Tensor) -> torch.Tensor:
+    """One zero in place of a zero for each head, so that a configuration says nothing where nothing depends on the length."""
+    return powers if powers.any() else powers.new_zeros(1)
 
 
 class _First:

@@ -2,13 +2,15 @@
 """The search for beta (and alpha) of every head. It sees each batch once and keeps nothing but sums over rows."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
 from ..backends import RetrievalProblem, RetrievalResult
-from ..observation import Observer
+from ..backends.lengths import REFERENCE_KEYS
+from ..observation import HeadSettings, Observer
 from ..observed_problems import Setting, evaluate, evaluate_dense, sampled
 from ..retrieval_parameters import RetrievalParameters
 from .recipe import CalibrationOptions
@@ -22,6 +24,14 @@ _COARSE_FOR_SUPPORT = tuple(range(-7, 9))
 _FINE = (-1.0, -0.5, 0.0, 0.5, 1.0)
 _COUNTED = 4
 
+# Rows are summed by the octave of their number of visible keys. The best beta of long rows may be far from that of short ones,
+# so a search of length_power tries more exponents around the coarse one.
+_OCTAVES = 24
+_FINE_FOR_LENGTHS = tuple(step / 2 for step in range(-4, 5))
+_POWERS = tuple(step / 40 for step in range(-28, 29))
+_STEP = 1 / 16  # of the exponents that are compared for each power
+_LONGEST_RATIO = 4.0  # with rows that differ by less, length_power stays 0: they say nothing about it
+
 
 @dataclass
 class HeadSums:
@@ -30,11 +40,13 @@ class HeadSums:
 
     Args:
         exponents (`torch.Tensor` of shape `(betas, heads)`): log2 of the betas to try.
-        error (`torch.Tensor` of shape `(betas, heads)`): Sum of the objective over rows.
-        support (`torch.Tensor` of shape `(betas, heads)`): Sum of the support sizes over rows.
+        power (`torch.Tensor` of shape `(heads,)`): The length_power that goes with them.
+        error (`torch.Tensor` of shape `(betas, heads, octaves)`): Sum of the objective over rows.
+        support (`torch.Tensor` of shape `(betas, heads, octaves)`): Sum of the support sizes over rows.
     """
 
     exponents: torch.Tensor
+    power: torch.Tensor
     error: torch.Tensor
     support: torch.Tensor
 
@@ -44,13 +56,14 @@ class Choice(NamedTuple):
 
     alpha: torch.Tensor
     beta: torch.Tensor
+    length_power: torch.Tensor
     error: torch.Tensor
     support: torch.Tensor
 
 
 class _Trials:
     """
-    Some rows of one retrieval, on which to try settings. All results are sums over these rows, one per head.
+    Some rows of one retrieval, on which to try settings. All results are sums over these rows, by head and octave.
 
     Args:
         problem ([`RetrievalProblem`]): What an attention module retrieves in the dense model.
@@ -81,28 +94,36 @@ class _Trials:
         heads = self.problem.query.shape[1]
         return self._total(self.counted_visible.expand(-1, heads, -1).float(), self.counted_visible)
 
-    def measure(self, alpha: Setting, exponents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def measure(
+        self, alpha: Setting, exponents: torch.Tensor, power: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """
         Return the error and the support of settings.
 
         Args:
             alpha (`float` or `torch.Tensor` of shape `(heads,)`): Member of the entmax family.
             exponents (`torch.Tensor` of shape `(heads,)`): log2 of beta.
+            power (`torch.Tensor` of shape `(heads,)`): length_power.
         """
         beta = torch.exp2(exponents).float()
-        result = evaluate(self.counted, beta, alpha, return_weights=True, backend="reference")
+        length: Setting = power.float() if power.any() else 0.0
+        result = evaluate(self.counted, beta, alpha, return_weights=True, backend="reference", length_power=length)
         weights = _weights(result)
         support = self._total((weights > 0).sum(-1).float(), self.counted_visible)
         if self.objective == "kl":
             ratio = (weights / _weights(self.dense).clamp_min(1e-30)).clamp_min(1e-30).log()
             return self._total((weights * ratio).float().sum(-1), self.visible), support
-        output = result.output if self.counted is self.problem else evaluate(self.problem, beta, alpha).output
+        output = result.output
+        if self.counted is not self.problem:
+            output = evaluate(self.problem, beta, alpha, length_power=length).output
         return self._total((output - self.dense.output).float().square().sum(-1), self.visible), support
 
     def _total(self, tensor: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
-        """Sum over batch and queries, without padding: `(batch, heads, queries)` to `(heads,)`."""
-        padding = (visible == 0).expand(-1, tensor.shape[1], -1)
-        summed = tensor.masked_fill(padding, 0).double().sum((0, 2)).cpu()
+        """Sum over batch and queries, without padding: `(batch, heads, queries)` to `(heads, octaves)`."""
+        visible = visible.expand(tensor.shape[0], tensor.shape[1], -1)
+        octave = visible.clamp_min(1).double().log2().floor().long().clamp_max(_OCTAVES - 1)
+        kept = tensor.masked_fill(visible == 0, 0).double()
+        summed = kept.new_zeros(*kept.shape[:2], _OCTAVES).scatter_add_(2, octave, kept).sum(0).cpu()
         return summed if self.per_head else summed.sum(0, keepdim=True)
 
 
@@ -130,6 +151,7 @@ class HeadSearch(Observer):
         self.sums: dict[str, list[HeadSums]] = {}
         self.scale: dict[str, torch.Tensor] = {}
         self.visible: dict[str, torch.Tensor] = {}
+        self.longest = 0
 
     @property
     def reached(self) -> list[str]:
@@ -139,13 +161,14 @@ class HeadSearch(Observer):
     def observe(self, name: str, problem: RetrievalProblem) -> None:
         trials = _Trials(problem, self.options, self.per_head[name], self.generator)
         scale, visible = trials.scale(), trials.visible_keys()
+        self.longest = max(self.longest, int(trials.visible.max()))
         if name not in self.sums:
             self.sums[name] = [self._around_best(trials, alpha, visible) for alpha in self.alphas[name]]
         self.scale[name] = self.scale.get(name, 0) + scale
         self.visible[name] = self.visible.get(name, 0) + visible
         for alpha, sums in zip(self.alphas[name], self.sums[name], strict=True):
             for i, exponents in enumerate(sums.exponents):
-                error, support = trials.measure(alpha, exponents)
+                error, support = trials.measure(alpha, exponents, sums.power)
                 sums.error[i] += error
                 sums.support[i] += support
 
@@ -153,26 +176,31 @@ class HeadSearch(Observer):
         """Start sums for the exponents around each head's best coarse one."""
         target = self.options.target_support
         exponents = _COARSE if target is None else _COARSE_FOR_SUPPORT
-        coarse = [trials.measure(alpha, torch.full_like(visible, exponent)) for exponent in exponents]
-        error, support = (torch.stack(column) for column in zip(*coarse, strict=True))
+        none = torch.zeros(len(visible), dtype=torch.float64)
+        coarse = [trials.measure(alpha, torch.full_like(none, exponent), none) for exponent in exponents]
+        error, support = (torch.stack(column).sum(-1) for column in zip(*coarse, strict=True))
         if target is not None:
-            error = (support / visible - target).abs()
+            error = (support / visible.sum(-1) - target).abs()
         centre = torch.tensor(exponents, dtype=torch.float64)[error.argmin(0)]
-        return _no_sums(centre + torch.tensor(_FINE, dtype=torch.float64)[:, None])
+        fine = _FINE_FOR_LENGTHS if self.options.searches_lengths else _FINE
+        return _no_sums(centre + torch.tensor(fine, dtype=torch.float64)[:, None], none)
 
-    def measuring(self, alphas: dict[str, Setting], betas: dict[str, torch.Tensor]) -> "HeadSearch":
+    def measuring(self, settings: dict[str, HeadSettings]) -> "HeadSearch":
         """Return a search that tries only these settings of each attention module."""
-        alone = {name: [alpha] for name, alpha in alphas.items()}
+        alone = {name: [each.alpha] for name, each in settings.items()}
         measuring = HeadSearch(alone, self.per_head, dataclasses.replace(self.options, layerwise=False))
-        measuring.sums = {name: [_no_sums(beta.double().log2().reshape(1, -1))] for name, beta in betas.items()}
+        for name, each in settings.items():
+            exponents = torch.as_tensor(each.beta).double().log2().reshape(1, -1)
+            power = torch.as_tensor(each.length_power, dtype=torch.float64).expand(exponents.shape[1])
+            measuring.sums[name] = [_no_sums(exponents, power)]
         return measuring
 
-    def settings(self, name: str, parameters: RetrievalParameters) -> tuple[Setting, Setting] | None:
+    def settings(self, name: str, parameters: RetrievalParameters) -> HeadSettings | None:
         if not self.options.layerwise or name not in self.sums:
             return None
         chosen = self.choose(name)
         alpha = self.alphas[name][0] if len(self.alphas[name]) == 1 else chosen.alpha.float()
-        return chosen.beta.float(), alpha
+        return HeadSettings(chosen.beta.float(), alpha, chosen.length_power.float())
 
     def choose(self, name: str, max_error: float | None = None) -> Choice:
         """
@@ -187,7 +215,7 @@ class HeadSearch(Observer):
         if len(self.alphas[name]) > 1:
             return self._largest_alphas(name, self.options.max_error if max_error is None else max_error)
         alpha = torch.as_tensor(self.alphas[name][0], dtype=torch.float64).reshape(-1)
-        return Choice(alpha, self.best(name), **self.expected(name))
+        return Choice(alpha, *self.best(name), **self.expected(name))
 
     def choose_all(self, max_error: float | None = None) -> dict[str, Choice]:
         """
@@ -201,12 +229,15 @@ class HeadSearch(Observer):
     def _largest_alphas(self, name: str, max_error: float) -> Choice:
         """Give each head the largest alpha whose error is allowed, interpolated between those tried and 1, the dense head."""
         count = len(self.alphas[name])
-        betas = torch.stack([self.best(name, index) for index in range(count)])
+        betas, powers = (
+            torch.stack(column) for column in zip(*(self.best(name, index) for index in range(count)), strict=True)
+        )
         expected = [self.expected(name, index) for index in range(count)]
         errors, supports = (torch.stack([each[key] for each in expected]) for key in ("error", "support"))
         ones, zeros = torch.ones_like(betas[:1]), torch.zeros_like(betas[:1])
         alphas = torch.tensor([1.0, *self.alphas[name]], dtype=torch.float64)
-        betas, errors, supports = (torch.cat(pair) for pair in ((ones, betas), (zeros, errors), (ones, supports)))
+        pairs = ((ones, betas), (zeros, powers), (zeros, errors), (ones, supports))
+        betas, powers, errors, supports = (torch.cat(pair) for pair in pairs)
         errors = errors.cummax(0).values
         # index of the first alpha that is too large, or of the last one
         last = (errors <= max_error).sum(0).clamp_max(count)
@@ -218,18 +249,28 @@ class HeadSearch(Observer):
             return ((1 - share) * values.gather(0, low) + share * values.gather(0, high))[0]
 
         alphas = alphas[:, None].expand_as(betas)
-        return Choice(between(alphas), between(betas.log()).exp(), between(errors), between(supports))
+        betas = between(betas.log()).exp()
+        return Choice(between(alphas), betas, between(powers), between(errors), between(supports))
 
-    def best(self, name: str, index: int = 0) -> torch.Tensor:
-        """Return the best beta of each head, for the alpha with number `index` of an attention module."""
+    def best(self, name: str, index: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the best beta and length_power of each head, for the alpha with number `index` of an attention module."""
         sums = self.sums[name][index]
+        power = sums.power
         if len(sums.exponents) == 1:  # measuring, not searching
             exponents = sums.exponents[0]
         elif self.options.target_support is not None:
-            exponents = _crossing(sums.exponents, sums.support / self.visible[name], self.options.target_support)
+            share = sums.support.sum(-1) / self.visible[name].sum(-1)
+            exponents = _crossing(sums.exponents, share, self.options.target_support)
+        elif self.lengths_vary(name):
+            exponents, power = _tilted(sums.exponents, sums.error)
         else:
-            exponents = _vertex(sums.exponents, sums.error)
-        return torch.exp2(exponents)
+            exponents = _vertex(sums.exponents, sums.error.sum(-1))
+        return torch.exp2(exponents), power
+
+    def lengths_vary(self, name: str) -> bool:
+        """Return whether rows of clearly different lengths were seen, so that they say something about length_power."""
+        seen = self.visible[name].sum(0).nonzero().flatten()
+        return self.options.searches_lengths and 2.0 ** float(seen[-1] - seen[0]) >= _LONGEST_RATIO
 
     def expected(self, name: str, index: int = 0) -> dict[str, torch.Tensor]:
         """
@@ -238,13 +279,17 @@ class HeadSearch(Observer):
         """
         sums = self.sums[name][index]
         if len(sums.exponents) == 1:
-            error, support = sums.error[0], sums.support[0]
+            error, support = sums.error[0].sum(-1), sums.support[0].sum(-1)
         else:
-            best = self.best(name, index).log2()
-            error, support = (_interpolated(sums.exponents, column, best) for column in (sums.error, sums.support))
+            beta, power = self.best(name, index)
+            place = beta.log2()[:, None] + power[:, None] * _LENGTHS
+            exponents = sums.exponents[..., None].expand_as(sums.error)
+            error, support = (
+                _interpolated(exponents, column, place[None])[0].sum(-1) for column in (sums.error, sums.support)
+            )
         return {
-            "error": error / self.scale[name].clamp_min(1e-30),
-            "support": support / self.visible[name].clamp_min(1),
+            "error": error / self.scale[name].sum(-1).clamp_min(1e-30),
+            "support": support / self.visible[name].sum(-1).clamp_min(1),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -253,18 +298,51 @@ class HeadSearch(Observer):
             "sums": {name: [vars(sums) for sums in several] for name, several in self.sums.items()},
             "scale": self.scale,
             "visible": self.visible,
+            "longest": self.longest,
             "generator": self.generator.get_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a `state_dict`."""
         self.sums = {name: [HeadSums(**sums) for sums in several] for name, several in state["sums"].items()}
-        self.scale, self.visible = state["scale"], state["visible"]
+        self.scale, self.visible, self.longest = state["scale"], state["visible"], state["longest"]
         self.generator.set_state(state["generator"])
 
 
-def _no_sums(exponents: torch.Tensor) -> HeadSums:
-    return HeadSums(exponents, torch.zeros_like(exponents), torch.zeros_like(exponents))
+# log2 of the length of the rows of an octave, relative to the one at which beta is what it says.
+_LENGTHS = torch.arange(_OCTAVES, dtype=torch.float64) + 0.5 - math.log2(REFERENCE_KEYS)
+
+
+def _no_sums(exponents: torch.Tensor, power: torch.Tensor) -> HeadSums:
+    sums = [torch.zeros(*exponents.shape, _OCTAVES, dtype=torch.float64) for _ in range(2)]
+    return HeadSums(exponents, power, *sums)
+
+
+def _tilted(exponents: torch.Tensor, error: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Return the exponent and the length_power of each head with the smallest sum of errors.
+
+    Args:
+        exponents (`torch.Tensor` of shape `(betas, heads)`): Exponents that were tried, evenly spaced.
+        error (`torch.Tensor` of shape `(betas, heads, octaves)`): Their errors.
+    """
+    seen = error.sum((0, 1)) > 0
+    powers = torch.tensor(_POWERS, dtype=torch.float64)
+    offsets = torch.arange(0, float(exponents[-1, 0] - exponents[0, 0]) + _STEP, _STEP, dtype=torch.float64)
+    middle = _LENGTHS[
+        seen
+    ].mean()  # about which rows tilt: the length at which beta is what it says may be far from theirs
+    tilts = powers[:, None, None, None] * (_LENGTHS[seen] - middle)
+    places = exponents[0][:, None] + offsets[:, None, None] + tilts  # (powers, offsets, heads, octaves)
+    columns = error[..., seen]
+    spread = exponents[..., None].expand_as(columns)
+    total = _interpolated(spread, columns, places.flatten(0, 1)).sum(-1).view(len(powers), len(offsets), -1)
+    best = total.flatten(0, 1).argmin(0)
+    heads = torch.arange(len(best))
+    along_offsets = total[best // len(offsets), :, heads].T
+    along_powers = total[:, best % len(offsets), heads]
+    power = _vertex(powers[:, None].expand_as(along_powers), along_powers)
+    return _vertex(exponents[0] + offsets[:, None], along_offsets) - power * middle, power
 
 
 def _vertex(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -292,10 +370,16 @@ def _crossing(x: torch.Tensor, y: torch.Tensor, target: float) -> torch.Tensor:
     return at(x, after - 1) + share * (at(x, after) - at(x, after - 1))
 
 
-def _interpolated(x: torch.Tensor, y: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-    """Return columns `y` at `place`, by the parabola through the nearest of the evenly spaced points `x`."""
-    position = ((place - x[0]) / (x[1] - x[0])).clamp(0, len(x) - 1)
+def _interpolated(x: torch.Tensor, y: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """
+    Return columns `y` at some places, by the parabola through the nearest of the evenly spaced points `x`.
+
+    Args:
+        x, y (`torch.Tensor` of shape `(points, ...)`): The points of each column.
+        places (`torch.Tensor` of shape `(n, ...)`): Places in each column.
+    """
+    position = ((places - x[0]) / (x[1] - x[0])).clamp(0, len(x) - 1)
     middle = position.round().long().clamp(1, len(x) - 2)
-    left, centre, right = (y.gather(0, (middle + offset)[None])[0] for offset in (-1, 0, 1))
+    left, centre, right = (y.gather(0, middle + offset) for offset in (-1, 0, 1))
     t = position - middle
     return (centre + 0.5 * t * (right - left) + 0.5 * t * t * (left - 2 * centre + right)).clamp_min(0)

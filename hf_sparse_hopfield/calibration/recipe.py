@@ -42,7 +42,7 @@ class InputOptions:
     """
 
     batch_size: int = field(default=1, metadata={"help": "samples per batch"})
-    length: int = field(default=512, metadata={"help": "tokens in a window of text"})
+    length: int = 512
     seed: int = field(default=0, metadata={"help": "seed for everything random"})
 
 
@@ -84,6 +84,9 @@ class CalibrationOptions:
             Search on this many batches; refining uses all of them. `None` searches on all.
         rows (`int`, *optional*, defaults to 64): Number of queries per batch to look at in each attention module.
         seed (`int`, *optional*, defaults to 0): Chooses these queries.
+        lengths (`bool`, *optional*, defaults to `True`):
+            Also choose `length_power` of each head, by which beta depends on the number of keys that a query sees. It stays
+            0 where all queries see about as many, and with `objective="support"`.
 
     Example:
 
@@ -139,6 +142,7 @@ class CalibrationOptions:
     search_batches: int | None = field(default=8, metadata={"help": "batches to search on before refining"})
     rows: int = field(default=64, metadata={"help": "queries per batch to look at"})
     seed: int = 0
+    lengths: bool = True
 
     def __post_init__(self) -> None:
         self._check_alpha()
@@ -150,6 +154,7 @@ class CalibrationOptions:
         for name in ("learning_rate", "max_error", "budget"):
             check_number(name, getattr(self, name), positive=True, optional=name != "max_error")
         check_flag("layerwise", self.layerwise)
+        check_flag("lengths", self.lengths)
         check_integer("seed", self.seed, least=0)
         if self.learning_rate is not None and not self.refines:
             raise ValueError(f"learning_rate={self.learning_rate} is for refinement, which these options leave out.")
@@ -186,6 +191,11 @@ class CalibrationOptions:
         return self.alpha == "search" or self.budget is not None
 
     @property
+    def searches_lengths(self) -> bool:
+        """Whether each head gets a length_power of its own."""
+        return self.lengths and self.objective != "support"
+
+    @property
     def refines(self) -> bool:
         """Whether gradient steps follow the search."""
         if self.refine_steps is None:
@@ -213,6 +223,82 @@ class CalibrationOptions:
         for name in values:
             if name not in known:
                 raise TypeError(f"calibrate has no option {name!r}; its options are {', '.join(known)}.")
+        return dataclasses.replace(self, **values)
+
+
+@dataclass(frozen=True)
+class DistillationOptions:
+    """
+    The options of [`distill`]. Their defaults are the recipe of a good distillation.
+
+    Args:
+        steps (`int`, *optional*, defaults to 400): Steps on the outputs of the dense model.
+        layer_steps (`int`, *optional*, defaults to 40): Steps before them on the outputs of each attention module.
+        learning_rate (`float`, *optional*, defaults to 2e-4): Of the weights of the attention modules.
+        settings_learning_rate (`float`, *optional*, defaults to 1e-2): Of log beta, length_power and alpha.
+        learn_alpha (`bool`, *optional*, defaults to `False`): Learn alpha of every head, too.
+        max_support (`float`, *optional*): The largest mean share of the visible keys that get weight; kept as a constraint.
+        budget (`float`, *optional*):
+            Instead of `max_support`: the sparsest model whose divergence from the dense one stays below this.
+        holdout (`int`, *optional*): Batches to hold out for the report. By default every 16th, at most 16.
+        seed (`int`, *optional*, defaults to 0): Seed of the order of the batches.
+
+    Example:
+
+    ```python
+    >>> from hf_sparse_hopfield import DistillationOptions
+
+    >>> DistillationOptions(steps=100).total_steps
+    140
+
+    ```
+    """
+
+    steps: int = field(default=400, metadata={"help": "steps on the outputs of the dense model"})
+    layer_steps: int = field(
+        default=40, metadata={"help": "steps before them on the outputs of each attention module"}
+    )
+    learning_rate: float = 2e-4
+    settings_learning_rate: float = 1e-2
+    learn_alpha: bool = False
+    max_support: float | None = field(
+        default=None, metadata={"help": "largest mean share of the visible keys that get weight, such as 0.1"}
+    )
+    budget: float | None = None
+    holdout: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 0), ("layer_steps", 0), ("holdout", 1), ("seed", 0)):
+            check_integer(name, getattr(self, name), least, optional=name == "holdout")
+        for name in ("learning_rate", "settings_learning_rate", "max_support", "budget"):
+            check_number(name, getattr(self, name), positive=True, optional=name in ("max_support", "budget"))
+        check_flag("learn_alpha", self.learn_alpha)
+        if not self.total_steps:
+            raise ValueError("steps and layer_steps are both 0: there is nothing to train.")
+        if self.max_support is not None and not 0 < self.max_support < 1:
+            raise ValueError(f"max_support must lie in (0, 1), a share of the visible keys, got {self.max_support}.")
+        if self.max_support is not None and self.budget is not None:
+            raise ValueError(
+                f"max_support={self.max_support} and budget={self.budget} exclude each other: one is the limit of the support, "
+                "the other makes it as small as a divergence allows."
+            )
+
+    @property
+    def total_steps(self) -> int:
+        """All steps."""
+        return self.layer_steps + self.steps
+
+    def held_out(self, batches: int) -> int:
+        """Return how many of the batches to hold out."""
+        return min(batches - 1, self.holdout or max(1, min(16, batches // 16)))
+
+    def replaced(self, values: Mapping[str, Any]) -> "DistillationOptions":
+        """Return a copy with other values. Names that are not options are refused."""
+        known = [each.name for each in dataclasses.fields(self)]
+        for name in values:
+            if name not in known:
+                raise TypeError(f"distill has no option {name!r}; its options are {', '.join(known)}.")
         return dataclasses.replace(self, **values)
 
 

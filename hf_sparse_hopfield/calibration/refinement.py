@@ -4,7 +4,7 @@
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from ..model_running import Batch, evaluating, main_output, on_device
-from ..observation import Observer, observed
+from ..observation import HeadSettings, Observer, observed
 from ..observed_problems import Setting
 from ..retrieval_parameters import RetrievalParameters
 from .comparison import divergence
@@ -24,53 +24,78 @@ from .resume import Record
 
 class Refiner(Observer):
     """
-    Settings as parameters: the beta of every head, and its alpha if that may change.
+    Settings as parameters: the beta of every head, and its length_power and alpha if these may change.
 
     Args:
-        betas (`dict[str, torch.Tensor]`): Initial betas of each attention module.
-        alphas (`dict[str, float | torch.Tensor]`): Initial alphas of each attention module.
+        start (`dict[str, HeadSettings]`): Initial settings of each attention module.
         learn_alpha (`bool`): Whether alpha may change.
+        learn_power (`Collection[str]`): The attention modules whose length_power may change.
     """
 
-    def __init__(self, betas: dict[str, torch.Tensor], alphas: dict[str, Setting], learn_alpha: bool) -> None:
-        self.log_beta = {name: beta.float().log().requires_grad_() for name, beta in betas.items()}
-        self.alpha = dict(alphas)
+    def __init__(self, start: dict[str, HeadSettings], learn_alpha: bool, learn_power: Collection[str] = ()) -> None:
+        self.log_beta = {
+            name: torch.as_tensor(each.beta).float().log().requires_grad_() for name, each in start.items()
+        }
+        self.alpha = {name: each.alpha for name, each in start.items()}
+        self.power = {name: each.length_power for name, each in start.items()}
+        # A row of 16 times or a 16th of the usual length should move as fast as log beta does.
+        self.tilt: dict[str, torch.Tensor] = {}
+        for name in learn_power:
+            power = torch.as_tensor(self.power[name], dtype=torch.float32).expand_as(self.log_beta[name])
+            self.tilt[name] = (power * _TILT).requires_grad_()
         self.logit: dict[str, torch.Tensor] = {}
         if learn_alpha:
-            for name, alpha in alphas.items():
+            for name, alpha in self.alpha.items():
                 alpha = torch.as_tensor(alpha, dtype=torch.float32).clamp(1.01, 1.99).expand_as(self.log_beta[name])
                 self.logit[name] = torch.logit(alpha - 1).requires_grad_()
 
     @classmethod
-    def starting_from(cls, choice: dict[str, Choice], learn_alpha: bool) -> "Refiner":
+    def starting_from(
+        cls, choice: dict[str, Choice], learn_alpha: bool, learn_power: Collection[str] = ()
+    ) -> "Refiner":
         """
         Start from the result of a search.
 
         Args:
             choice (`dict[str, Choice]`): What the search chose for each attention module.
             learn_alpha (`bool`): Whether alpha may change.
+            learn_power (`Collection[str]`, *optional*): The attention modules whose length_power may change.
         """
-        return cls(
-            {name: chosen.beta for name, chosen in choice.items()},
-            {name: _one_or_all(chosen.alpha) for name, chosen in choice.items()},
-            learn_alpha,
-        )
+        start = {
+            name: HeadSettings(chosen.beta, _one_or_all(chosen.alpha), _none_or_all(chosen.length_power))
+            for name, chosen in choice.items()
+        }
+        return cls(start, learn_alpha, learn_power)
 
     def parameters(self) -> list[torch.Tensor]:
         """Return the tensors to optimise."""
-        return [*self.log_beta.values(), *self.logit.values()]
+        return [*self.log_beta.values(), *self.logit.values(), *self.tilt.values()]
 
-    def settings(self, name: str, parameters: RetrievalParameters) -> tuple[Setting, Setting]:
-        beta = self.log_beta[name].exp()
-        beta = beta if beta.numel() > 1 else beta.expand(parameters.num_heads)
-        if name not in self.logit:
-            return beta, self.alpha[name]
-        return beta, 1 + torch.sigmoid(self.logit[name])
+    def settings(self, name: str, parameters: RetrievalParameters) -> HeadSettings:
+        beta, alpha, power = self.current(name)
+        beta, power = (
+            x.expand(parameters.num_heads) if isinstance(x, torch.Tensor) and x.numel() == 1 else x
+            for x in (beta, power)
+        )
+        return HeadSettings(beta, alpha, power)
 
-    def result(self) -> tuple[dict[str, torch.Tensor], dict[str, Setting]]:
-        """Return the current betas and alphas."""
-        betas = {name: value.detach().exp() for name, value in self.log_beta.items()}
-        return betas, self.alpha | {name: 1 + torch.sigmoid(value.detach()) for name, value in self.logit.items()}
+    def current(self, name: str) -> HeadSettings:
+        """Return the present settings of an attention module."""
+        alpha = 1 + torch.sigmoid(self.logit[name]) if name in self.logit else self.alpha[name]
+        power = self.tilt[name] / _TILT if name in self.tilt else self.power[name]
+        return HeadSettings(self.log_beta[name].exp(), alpha, power)
+
+    @torch.no_grad()
+    def result(self) -> dict[str, HeadSettings]:
+        """Return the present settings of all attention modules, without gradient."""
+        return {name: self.current(name) for name in self.log_beta}
+
+
+_TILT = 4.0
+
+
+def _none_or_all(powers: torch.Tensor) -> Setting:
+    return powers.float() if powers.any() else 0.0
 
 
 def _one_or_all(values: torch.Tensor) -> Setting:

@@ -22,13 +22,14 @@ class CalibrationReport:
         objective (`str`): What was minimised for each head.
         batches (`int`): Number of batches that the search used.
         layers (`dict[str, dict[str, list[float]]]`):
-            For each attention module, one number per head: `alpha`, `beta`, `error` (of the head's output, relative to its
+            For each attention module, one number per head: `alpha`, `beta`, `length_power`, `error` (of the head's output, relative to its
             energy; with the objective `"kl"`, the mean divergence of a row in nats) and `support` (share of the visible
             keys that get weight). After refining, these describe the refined settings.
         refined (`list[float]`): The value that refining minimised, for each step.
         budget (`dict[str, float]`): For a budget: dense and sparse loss (or divergence), and the error allowed per head.
         warnings (`list[str]`): Requests that could not be met in full.
         seconds (`float`): Duration.
+        longest (`int`): The most keys that a query saw. The settings hold for rows up to about this length.
     """
 
     objective: str
@@ -38,6 +39,7 @@ class CalibrationReport:
     budget: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    longest: int = 0
 
     def warn(self, message: str) -> None:
         """Log a warning and keep it in the report."""
@@ -45,7 +47,7 @@ class CalibrationReport:
         self.warnings.append(message)
 
     def mean(self, name: str) -> float:
-        """Return the mean over all heads of `"alpha"`, `"beta"`, `"error"` or `"support"`."""
+        """Return the mean over all heads of `"alpha"`, `"beta"`, `"length_power"`, `"error"` or `"support"`."""
         values = [value for layer in self.layers.values() for value in layer[name]]
         return sum(values) / len(values)
 

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from ..calibration.calibration import calibrate
 from ..calibration.comparison import compare_with_dense
+from ..calibration.distillation import DistillationReport, distill
 from ..calibration.report import CalibrationReport
 from ..configuration import SparseHopfieldConfig
 from ..files import check_output
@@ -20,12 +21,14 @@ from ..integration.convert import to_dense, to_sparse_hopfield
 from ..integration.sites import attention_sites
 from ..integration.upstream import ATTENTION_NAME
 from .companion_files import check_links
-from .known_files import CALIBRATION_FILE
+from .known_files import CALIBRATION_FILE, DISTILLATION_FILE
 from .loading import check_source, load_model, load_tokenizer
 from .verified_saving import inputs_to_verify, save_verified
 
 
-_COMPARED_BATCHES = 8
+_HELD_OUT = (
+    8  # batches that neither calibration nor distillation sees, at most, for the comparison with the dense model
+)
 
 
 def convert_checkpoint(
@@ -35,6 +38,8 @@ def convert_checkpoint(
     *,
     batches: Callable[[PreTrainedModel, Any], list[dict[str, torch.Tensor]]] | None = None,
     calibration: dict[str, Any] | None = None,
+    distillation: dict[str, Any] | None = None,
+    measured_on: str | None = None,
     overwrite: bool = False,
     verify: bool = True,
     command: str | None = None,
@@ -50,8 +55,11 @@ def convert_checkpoint(
         config ([`SparseHopfieldConfig`] or `dict`, *optional*):
             The settings to convert with. A sparse model has its own settings and needs `None`.
         batches (`Callable`, *optional*):
-            Called with the model and the tokenizer; returns the batches to calibrate on. `None` skips calibration.
+            Called with the model and the tokenizer; returns the batches to calibrate on. The last ones (up to 8, at most a
+            fifth) are held out, for the comparison with the dense model. `None` skips calibration.
         calibration (`dict`, *optional*): Arguments for [`calibrate`].
+        distillation (`dict`, *optional*): Arguments for [`distill`], which follows calibration. `None` skips it.
+        measured_on (`str`, *optional*): What the batches are, for the model card.
         overwrite (`bool`, *optional*, defaults to `False`):
             Replace an existing directory, if it holds only what this package wrote.
         verify (`bool`, *optional*, defaults to `True`): Load the result and compare its outputs.
@@ -60,7 +68,8 @@ def convert_checkpoint(
 
     Returns:
         `dict`: `model` (the name of its class), `layers` (the number of sparse attention modules), with calibration also
-        `calibration` (a [`CalibrationReport`]) and `comparison` with the dense model, and with verification `difference`,
+        `calibration` (a [`CalibrationReport`]), `comparison` with the dense model on held-out batches, with distillation also
+        `distillation` (a [`DistillationReport`]), and with verification `difference`,
         the largest difference between the outputs of the sparse model in memory and of the one loaded from disk. It says
         that nothing was lost in saving, and nothing about the dense model.
 
@@ -91,13 +100,27 @@ def convert_checkpoint(
     verified_on = inputs_to_verify(model) if verify else None
     result: dict[str, Any] = {"model": type(model).__name__}
     report: CalibrationReport | None = None
+    distilled: DistillationReport | None = None
     if batches is not None:
-        inputs = batches(model, tokenizer)
+        inputs, held_out = _held_out(batches(model, tokenizer))
         model, report = calibrate(model, inputs, **(calibration or {}))
-        result["comparison"] = compare_with_dense(model, inputs[:_COMPARED_BATCHES])
+        result["comparison"] = compare_with_dense(model, held_out)
         result["calibration"] = report
+        if distillation is not None:
+            every = [*inputs, *held_out]
+            model, distilled = distill(model, every, **{**distillation, "holdout": len(held_out)})
+            result |= {"distillation": distilled, "comparison": distilled.held_out["after"]}
+        result["comparison"] = {**result["comparison"], "held_out_batches": len(held_out)}
+    elif distillation is not None:
+        raise ValueError("distillation needs batches: give a function that makes them.")
     card = model_card(
-        model, base_model=source, calibration=report, comparison=result.get("comparison"), command=command
+        model,
+        base_model=source,
+        calibration=report,
+        distillation=distilled,
+        comparison=result.get("comparison"),
+        measured_on=measured_on,
+        command=command,
     )
     result["layers"] = sum(getattr(site.module, ATTENTION_NAME, None) is not None for site in attention_sites(model))
 
@@ -105,6 +128,8 @@ def convert_checkpoint(
         card.save(directory / CARD_FILE)
         if report is not None:
             report.save(directory / CALIBRATION_FILE)
+        if distilled is not None:
+            distilled.save(directory / DISTILLATION_FILE)
 
     holder = [model]
     del model
@@ -137,6 +162,21 @@ def dense_checkpoint(
     inputs = inputs_to_verify(holder[0]) if verify else None
     result = {"model": type(holder[0]).__name__}
     return result | save_verified(holder, tokenizer, output, overwrite=overwrite, inputs=inputs, source=source)
+
+
+def with_held_out(count: int) -> int:
+    """Return how many batches it takes to calibrate on `count` of them, as some are held out."""
+    return count + max(1, min(_HELD_OUT, count // 4))
+
+
+def _held_out(batches: list[dict[str, torch.Tensor]]) -> tuple[list, list]:
+    """The batches to calibrate on, and those to compare on."""
+    if len(batches) < 2:
+        raise ValueError(
+            f"there are {len(batches)} batches: at least 2 are needed, one to calibrate on and one to compare with the dense model on."
+        )
+    count = max(1, min(_HELD_OUT, len(batches) // 5))
+    return batches[:-count], batches[-count:]
 
 
 def _check(source: str, output: str | os.PathLike, overwrite: bool) -> None:

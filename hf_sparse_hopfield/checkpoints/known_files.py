@@ -20,6 +20,7 @@ from ..remote_code import REMOTE_CODE_FILE
 
 
 CALIBRATION_FILE = "calibration.json"
+DISTILLATION_FILE = "distillation.json"
 CONFIG_FILE = CONFIG_NAME
 LAYERS_FILE = "layers.json"  # of a state dict of hflayers
 MODULES_FILE = "modules.json"  # of sentence-transformers
@@ -30,6 +31,7 @@ _MODEL_FILES = {
     CARD_FILE,
     PLOT_FILE,
     CALIBRATION_FILE,
+    DISTILLATION_FILE,
     REMOTE_CODE_FILE,
     LAYERS_FILE,
     "adapter_config.json",

@@ -3,13 +3,14 @@
 
 import argparse
 import dataclasses
+import itertools
 import sys
 import typing
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..calibration.recipe import REFINEMENT, CalibrationOptions, InputOptions
+from ..calibration.recipe import REFINEMENT, CalibrationOptions, DistillationOptions, InputOptions
 from ..files import check_writable
 
 
@@ -17,8 +18,10 @@ def _option_names(options: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(options) if "help" in field.metadata)
 
 
-INPUT_ARGUMENTS = ("batches", *_option_names(InputOptions))
-CALIBRATION_ARGUMENTS = (*_option_names(CalibrationOptions), "resume_from")
+SELF = "self"  # a text that the model writes itself
+
+INPUT_ARGUMENTS = ("batches", "length", *_option_names(InputOptions))
+CALIBRATION_ARGUMENTS = (*_option_names(CalibrationOptions), "no_lengths", "resume_from")
 
 
 def _add_options(group: argparse._ArgumentGroup, options: type) -> None:
@@ -52,7 +55,11 @@ def add_input_arguments(parser: argparse.ArgumentParser, purpose: str, batches: 
     """
     group = parser.add_argument_group(f"what to {purpose} on")
     kind = group.add_mutually_exclusive_group()
-    kind.add_argument("--text", help="text file in UTF-8, may be .gz")
+    kind.add_argument(
+        "--text",
+        nargs="+",
+        help="text files in UTF-8, may be .gz, in equal shares; 'self': text that the dense model writes itself",
+    )
     kind.add_argument(
         "--random", action="store_true", help="random inputs, for models that take no text (such as images)"
     )
@@ -63,6 +70,13 @@ def add_input_arguments(parser: argparse.ArgumentParser, purpose: str, batches: 
         default=batches,
         help=f"number of batches, or 'all' of the text (default: {usual})",
     )
+    group.add_argument(
+        "--length",
+        type=int,
+        nargs="+",
+        help="tokens in a window of text; several lengths get equal shares of the batches, and a batch of long windows has fewer "
+        f"of them (default: {InputOptions.length})",
+    )
     _add_options(group, InputOptions)
 
 
@@ -71,9 +85,59 @@ def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("calibration")
     _add_options(group, CalibrationOptions)
     group.add_argument(
+        "--no_lengths",
+        action="store_true",
+        help="one beta for rows of all lengths; by default it depends on the number of keys that a query sees (length_power)",
+    )
+    group.add_argument(
         "--resume_from",
         help="file that keeps the state of the calibration; if it exists, the calibration resumes from it",
     )
+
+
+def add_distillation_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `distill`."""
+    default = DistillationOptions()
+    group = parser.add_argument_group("distillation")
+    group.add_argument(
+        "--distill",
+        action="store_true",
+        help="after calibration, train the attention until it does what the dense model did",
+    )
+    group.add_argument(
+        "--distill_steps", type=int, help=f"steps on the outputs of the dense model (default: {default.steps})"
+    )
+    group.add_argument(
+        "--layer_steps",
+        type=int,
+        help=f"steps before them on the outputs of each attention module (default: {default.layer_steps})",
+    )
+    group.add_argument("--max_support", type=float, help="largest mean share of the visible keys that get weight")
+    group.add_argument(
+        "--distill_budget", type=float, help="find the sparsest model within this divergence from the dense one"
+    )
+    group.add_argument(
+        "--bf16", action="store_true", help="distil in mixed precision, which is faster where it is built in"
+    )
+    group.add_argument(
+        "--checkpoints",
+        help="folder for checkpoints of the distillation; if it holds one, the distillation resumes from it",
+    )
+
+
+DISTILLATION_ARGUMENTS = ("distill_steps", "layer_steps", "max_support", "distill_budget", "bf16", "checkpoints")
+
+
+def distillation_options(arguments: argparse.Namespace) -> DistillationOptions | None:
+    """Return the options for `distill`, completed by the recipe; `None` if it is not asked for."""
+    values = given(arguments, DISTILLATION_ARGUMENTS)
+    if not arguments.distill:
+        if values:
+            raise ValueError(f"--{next(iter(values))} is for --distill.")
+        return None
+    names = {"distill_steps": "steps", "distill_budget": "budget"}
+    options = {names.get(name, name): value for name, value in values.items() if name not in ("bf16", "checkpoints")}
+    return DistillationOptions(**options, seed=input_options(arguments).seed)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,8 +172,9 @@ def given(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]
 
 
 def input_options(arguments: argparse.Namespace) -> InputOptions:
-    """Return the options of the inputs, completed by their defaults."""
-    return InputOptions(**given(arguments, _option_names(InputOptions)))
+    """Return the options of the inputs, completed by their defaults; of several lengths the first."""
+    options = InputOptions(**given(arguments, _option_names(InputOptions)))
+    return dataclasses.replace(options, length=arguments.length[0]) if arguments.length else options
 
 
 def calibration_options(arguments: argparse.Namespace) -> CalibrationOptions:
@@ -121,7 +186,7 @@ def calibration_options(arguments: argparse.Namespace) -> CalibrationOptions:
     unused = given(arguments, ("refine_on", "learning_rate"))
     if unused and not CalibrationOptions(**{name: values[name] for name in values if name not in unused}).refines:
         raise ValueError(f"--{next(iter(unused))} is for refining: it needs --refine_steps.")
-    return CalibrationOptions(**values, seed=input_options(arguments).seed)
+    return CalibrationOptions(**values, lengths=not arguments.no_lengths, seed=input_options(arguments).seed)
 
 
 def parse_alpha(text: str) -> float | str:
@@ -149,7 +214,9 @@ def show_progress(arguments: argparse.Namespace) -> bool:
     return sys.stderr.isatty() and not arguments.json
 
 
-def make_batches(arguments: argparse.Namespace, model: Any, tokenizer: Any, count: int) -> list[dict[str, Any]]:
+def make_batches(
+    arguments: argparse.Namespace, model: Any, tokenizer: Any, count: int, least: int = 1
+) -> list[dict[str, Any]]:
     """
     Make the batches that the arguments ask for.
 
@@ -158,22 +225,58 @@ def make_batches(arguments: argparse.Namespace, model: Any, tokenizer: Any, coun
         model ([`~transformers.PreTrainedModel`]): The model that takes them.
         tokenizer (*optional*): Its tokenizer or processor.
         count (`int`): Number of batches; `sys.maxsize` for all of the text.
+        least (`int`, *optional*, defaults to 1): Batches that a text must give, at least.
     """
-    from ..sample_inputs import check_batch, random_batches, read_text, text_batches
+    from ..sample_inputs import check_batch, random_batches
 
     options = input_options(arguments)
-    for name, value in (("batches", count), ("batch_size", options.batch_size), ("length", options.length)):
+    lengths = arguments.length or [options.length]
+    for name, value in (("batches", count), ("batch_size", options.batch_size), ("length", min(lengths))):
         if value < 1:
             raise ValueError(f"--{name} must be at least 1, got {value}.")
     if arguments.text is None:
         if count == sys.maxsize:
             raise ValueError("--batches all needs --text: random inputs have no end.")
         return random_batches(model, count, **dataclasses.asdict(options))
-    if tokenizer is None:
+    if tokenizer is None and arguments.text != [SELF]:
         raise ValueError("the checkpoint has no tokenizer for --text; use --random.")
-    batches = text_batches(model, tokenizer, read_text(arguments.text), count=count, **dataclasses.asdict(options))
-    check_batch(model, batches[0])
-    return batches
+    sizes = [max(1, options.batch_size * lengths[0] // length) for length in lengths]
+    kinds = [
+        dataclasses.replace(options, length=length, batch_size=size, seed=options.seed + number)
+        for number, (length, size) in enumerate(zip(lengths, sizes, strict=True))
+    ]
+    share = count if count == sys.maxsize else -(-count // (len(arguments.text) * len(kinds)))
+    each = [
+        _batches_of(name, kind, model, tokenizer, share, least, show_progress(arguments))
+        for kind in kinds
+        for name in arguments.text
+    ]
+    mixed = [batch for together in itertools.zip_longest(*each) for batch in together if batch is not None]
+    check_batch(model, mixed[0])
+    return mixed[:count]
+
+
+def _batches_of(
+    name: str, options: InputOptions, model: Any, tokenizer: Any, count: int, least: int, progress: bool
+) -> list[dict[str, Any]]:
+    """The batches of one text, by the name of its file or `self`."""
+    from ..observation import Observer, observed
+    from ..sample_inputs import as_batches, read_text, self_written, text_batches
+
+    if name != SELF:
+        return text_batches(model, tokenizer, read_text(name), count=count, least=least, **dataclasses.asdict(options))
+    if count == sys.maxsize:
+        raise ValueError("--batches all has no end with --text self: give a number.")
+    with observed(model, Observer()):  # the dense model writes
+        windows = self_written(
+            model,
+            tokenizer,
+            windows=count * options.batch_size,
+            length=options.length,
+            seed=options.seed,
+            progress=progress,
+        )
+    return as_batches(model, windows, options.batch_size)
 
 
 def check_file(path: str | None) -> None:
@@ -189,5 +292,6 @@ def check_file(path: str | None) -> None:
 
 def check_text(arguments: argparse.Namespace) -> None:
     """Refuse a `--text` that does not exist, before any work."""
-    if arguments.text is not None and not Path(arguments.text).is_file():
-        raise FileNotFoundError(f"--text {arguments.text!r} is not a file.")
+    for name in arguments.text or ():
+        if name != SELF and not Path(name).is_file():
+            raise FileNotFoundError(f"--text {name!r} is not a file.")

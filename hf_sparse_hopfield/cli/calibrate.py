@@ -3,7 +3,13 @@
 
 import argparse
 
-from .arguments import add_calibration_arguments, add_input_arguments, add_output_arguments, parse_alpha
+from .arguments import (
+    add_calibration_arguments,
+    add_distillation_arguments,
+    add_input_arguments,
+    add_output_arguments,
+    parse_alpha,
+)
 from .output import write_sparse
 
 
@@ -24,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_input_arguments(parser, "calibrate", batches=None)
     add_calibration_arguments(parser)
+    add_distillation_arguments(parser)
     add_output_arguments(parser)
 
 

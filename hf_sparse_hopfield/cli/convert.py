@@ -5,8 +5,10 @@ import argparse
 
 from .arguments import (
     CALIBRATION_ARGUMENTS,
+    DISTILLATION_ARGUMENTS,
     INPUT_ARGUMENTS,
     add_calibration_arguments,
+    add_distillation_arguments,
     add_input_arguments,
     add_output_arguments,
     given,
@@ -18,10 +20,11 @@ from .output import write_checkpoint, write_sparse
 HELP = "make a dense checkpoint sparse, or a sparse one dense"
 DESCRIPTION = """Read a checkpoint (local directory or Hub id), make its attention sparse, and write it with its tokenizer, a
 calibration report and a model card. --text or --random calibrates beta (and, with --alpha search, alpha) per head; without
-calibration, a pretrained model does poorly with alpha above 1."""
+calibration, a pretrained model does poorly with alpha above 1. --distill then trains the attention on what the dense model does."""
 EXAMPLES = """examples:
   %(prog)s HuggingFaceTB/SmolLM2-135M smollm2-sparse --alpha 1.5 --text wikitext.valid.txt
   %(prog)s ./bert ./bert-sparse --text corpus.txt.gz --alpha search --budget 0.02
+  %(prog)s HuggingFaceTB/SmolLM2-135M smollm2-sparse --alpha 1.5 --text self corpus.txt --distill --max_support 0.1 --bf16
   %(prog)s ./vit ./vit-sparse --alpha 1.5 --random
   %(prog)s ./bert-sparse ./bert-again --to_dense"""
 
@@ -46,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--learn_alpha", action="store_true", help="alpha becomes a parameter for fine-tuning")
     add_input_arguments(parser, "calibrate", batches=None)
     add_calibration_arguments(parser)
+    add_distillation_arguments(parser)
     add_output_arguments(parser)
 
 
@@ -54,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
     from ..checkpoints.conversion import dense_checkpoint
     from ..checkpoints.gguf import gguf_options
 
-    wanted = [*given(arguments, (*CALIBRATION_ARGUMENTS, *INPUT_ARGUMENTS))]
+    wanted = [*given(arguments, (*CALIBRATION_ARGUMENTS, *INPUT_ARGUMENTS, "distill", *DISTILLATION_ARGUMENTS))]
     if arguments.to_dense:
         wanted += given(arguments, _SETTINGS)
         if wanted:

@@ -11,7 +11,16 @@ from typing import Any
 
 from ..calibration.recipe import usual_batches
 from ..extras import require
-from .arguments import calibration_options, check_file, check_push, check_text, make_batches, show_progress
+from .arguments import (
+    calibration_options,
+    check_file,
+    check_push,
+    check_text,
+    distillation_options,
+    given,
+    make_batches,
+    show_progress,
+)
 
 
 _NOT_CALIBRATED = (
@@ -52,7 +61,7 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
         **load_options: For `from_pretrained`.
     """
     from ..calibration.calibration import planned_refinement
-    from ..checkpoints.conversion import convert_checkpoint
+    from ..checkpoints.conversion import convert_checkpoint, with_held_out
     from ..integration import uncalibrated
 
     check_push(arguments)
@@ -60,11 +69,15 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
     check_file(arguments.resume_from)
     calibration: dict[str, Any] = {}
     if arguments.text is not None or arguments.random:
-        options = calibration_options(arguments)
+        options, distilling = calibration_options(arguments), distillation_options(arguments)
 
         def batches(model: Any, tokenizer: Any) -> list[dict[str, Any]]:
             usual = usual_batches(planned_refinement(model, options))
-            return make_batches(arguments, model, tokenizer, usual if arguments.batches is None else arguments.batches)
+            if distilling is not None:
+                usual = max(usual, distilling.total_steps)
+            wanted = usual if arguments.batches is None else arguments.batches
+            count = wanted if wanted == sys.maxsize else with_held_out(wanted)
+            return make_batches(arguments, model, tokenizer, count, least=2)
 
         calibration = {
             "batches": batches,
@@ -73,7 +86,10 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
                 "resume_from": arguments.resume_from,
                 "progress": show_progress(arguments),
             },
+            "measured_on": "random inputs" if arguments.random else " and ".join(Path(n).name for n in arguments.text),
         }
+        if distilling is not None:
+            calibration["distillation"] = {"options": distilling, **_training(arguments)}
     with uncalibrated.silenced():  # the warning below names the options of the command
         result = convert_checkpoint(
             arguments.source,
@@ -94,10 +110,40 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
     )
 
 
+def _training(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `distill` for where and how it trains."""
+    import torch
+    from transformers import TrainingArguments
+
+    from ..training import last_whole_checkpoint
+
+    found: dict[str, Any] = {"progress": show_progress(arguments)}
+    if not given(arguments, ("bf16", "checkpoints")):
+        return found
+    folder = arguments.checkpoints
+    keep: dict[str, Any] = {"save_strategy": "no"} if folder is None else {"save_steps": 50, "save_total_limit": 2}
+    return found | {
+        "training_arguments": TrainingArguments(
+            folder, bf16=arguments.bf16, use_cpu=not torch.cuda.is_available(), report_to=[], logging_steps=10, **keep
+        ),
+        "resume_from_checkpoint": None if folder is None else last_whole_checkpoint(folder),
+    }
+
+
 def _summary(result: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a conversion, with a summary in place of the calibration report."""
     report = result.get("calibration")
     result = result | {"calibration": None}
+    distilled = result.pop("distillation", None)
+    if distilled is not None:
+        result["distillation"] = {
+            "steps": distilled.steps,
+            "tokens": distilled.tokens,
+            "divergence_before": distilled.held_out["before"]["divergence"],
+            "divergence": distilled.held_out["after"]["divergence"],
+            "mean_support": distilled.mean_support,
+            "seconds": distilled.seconds,
+        }
     if report is not None:
         result["calibration"] = {
             "batches": report.batches,

@@ -8,7 +8,7 @@ from torch import nn
 
 from ..backends import RetrievalProblem
 from ..model_running import evaluating, on_device
-from ..observation import OwnSettings, observed
+from ..observation import OwnSettings, observed, own_settings
 from ..observed_problems import evaluate_weights
 from ..retrieval_parameters import RetrievalParameters
 
@@ -19,8 +19,7 @@ class _Recorder(OwnSettings):
         self.parameters: dict[str, RetrievalParameters] = {}
 
     def observe(self, name: str, problem: RetrievalProblem) -> None:
-        beta, alpha = self.parameters[name]()
-        self.weights[name] = evaluate_weights(problem, beta, alpha).cpu()
+        self.weights[name] = evaluate_weights(problem, *own_settings(self.parameters[name])).cpu()
 
 
 @torch.no_grad()

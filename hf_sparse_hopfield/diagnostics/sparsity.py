@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from ..backends import RetrievalProblem
 from ..checks import check_integer
 from ..model_running import batch_size, evaluating, on_device
-from ..observation import OwnSettings, observed
+from ..observation import OwnSettings, observed, own_settings
 from ..observed_problems import evaluate_weights, sampled
 from ..retrieval_parameters import RetrievalParameters
 
@@ -79,13 +79,11 @@ class _Counter(OwnSettings):
 
     def observe(self, name: str, problem: RetrievalProblem) -> None:
         # read here, while the layer runs: elsewhere its parameters may be sharded (FSDP, ZeRO-3)
-        beta, alpha = self.parameters[name]()
-        numbers = {
-            key: torch.as_tensor(value).reshape(-1).tolist() for key, value in (("alpha", alpha), ("beta", beta))
-        }
+        settings = own_settings(self.parameters[name])
+        numbers = {key: torch.as_tensor(value).reshape(-1).tolist() for key, value in settings._asdict().items()}
         self.values[name] = {**numbers, "steps": problem.steps}
         problem, visible = sampled(problem, self.rows, self.generator)
-        weights = evaluate_weights(problem, beta, alpha).double()
+        weights = evaluate_weights(problem, *settings).double()
         visible = visible.expand(-1, weights.shape[1], -1)
         logs = torch.where(weights > 0, weights, torch.ones_like(weights)).log()
         counted = {

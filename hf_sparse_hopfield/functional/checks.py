@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Checks of alpha and beta, as numbers or tensors."""
+"""Checks of alpha, beta and length_power, as numbers or tensors."""
 
 import math
 
@@ -9,6 +9,7 @@ from ..checks import is_number
 
 
 _VALID = "sparse_hopfield_valid"
+LARGEST_LENGTH_POWER = 4
 
 
 def as_valid(setting: torch.Tensor) -> torch.Tensor:
@@ -59,3 +60,24 @@ def check_beta(beta: float | torch.Tensor) -> None:
         raise TypeError(f"beta must be a float or a floating point tensor, got {beta!r}.")
     elif not 0 < beta < math.inf:
         raise ValueError(f"beta must be positive and finite, got {beta}.")
+
+
+def check_length_power(power: float | torch.Tensor) -> None:
+    """Raise an error if length_power is not a finite number. The limit keeps beta finite in rows of any length."""
+    if isinstance(power, torch.Tensor):
+        if not power.is_floating_point():
+            raise TypeError(
+                f"length_power must be a float or a floating point tensor, got a tensor of dtype {power.dtype}."
+            )
+        if torch.compiler.is_compiling() or power.device.type != "cpu" or power.numel() == 0 or _VALID in vars(power):
+            return
+        low, high = power.detach().aminmax()
+        if not (low >= -LARGEST_LENGTH_POWER and high <= LARGEST_LENGTH_POWER):
+            raise ValueError(
+                f"length_power must lie in [-{LARGEST_LENGTH_POWER}, {LARGEST_LENGTH_POWER}], got a tensor with values in "
+                f"[{low.item()}, {high.item()}]."
+            )
+    elif not is_number(power):
+        raise TypeError(f"length_power must be a float or a floating point tensor, got {power!r}.")
+    elif not -LARGEST_LENGTH_POWER <= power <= LARGEST_LENGTH_POWER:
+        raise ValueError(f"length_power must lie in [-{LARGEST_LENGTH_POWER}, {LARGEST_LENGTH_POWER}], got {power}.")

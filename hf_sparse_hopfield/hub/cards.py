@@ -17,6 +17,7 @@ from huggingface_hub.constants import REPOCARD_NAME
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
+from ..calibration.distillation import DistillationReport
 from ..calibration.report import CalibrationReport
 from ..extras import require
 from ..integration.auto import as_sparse_class
@@ -60,6 +61,8 @@ def model_card(
     batches: Iterable[dict[str, Any]] | None = None,
     support: dict[str, list[float]] | None = None,
     comparison: dict[str, float] | None = None,
+    distillation: DistillationReport | None = None,
+    measured_on: str | None = None,
     metrics: dict[str, float | str] | None = None,
     dataset: str | None = None,
     command: str | None = None,
@@ -84,6 +87,8 @@ def model_card(
             `calibration`.
         support (`dict[str, list[float]]`, *optional*): From [`support_sizes`], if they are counted already.
         comparison (`dict`, *optional*): From [`compare_with_dense`].
+        distillation ([`DistillationReport`], *optional*): From [`distill`].
+        measured_on (`str`, *optional*): What the inputs of calibration, distillation and comparison are.
         metrics (`dict[str, float | str]`, *optional*):
             Results of an evaluation. Texts, such as how it was measured, are not part of the metadata.
         dataset (`str`, *optional*):
@@ -113,7 +118,7 @@ def model_card(
     sparse = has_sparse_retrieval(model)
     counted = batches is not None or support is not None
     if sparse and support is None:
-        support = _support(model, calibration, batches)
+        support = _support(model, calibration, batches) if distillation is None else distillation.support
     plotted = support is not None and _can_plot()
     with as_sparse_class(model) if has_bound_attention(model) and not is_converted(model) else nullcontext():
         auto_class, own_tag = task_of(model)
@@ -139,9 +144,11 @@ def model_card(
     if sparse:
         parts += ["## Support size", _support_text(support, plotted, counted)]
     if calibration is not None:
-        parts += ["## Calibration", _calibration_text(calibration)]
+        parts += ["## Calibration", _calibration_text(calibration, measured_on)]
+    if distillation is not None:
+        parts += ["## Distillation", _distillation_text(distillation, measured_on)]
     if comparison is not None:
-        parts += ["## Against the dense model", numbers_table(comparison)]
+        parts += ["## Against the dense model", _comparison_text(measured_on), numbers_table(comparison)]
     if metrics is not None:
         parts += ["## Evaluation", numbers_table(metrics)]
     if command is not None:
@@ -210,11 +217,32 @@ def _support_text(support: dict[str, list[float]] | None, plotted: bool, counted
     return f"{text}\n\n![share of the visible keys that get weight, per attention module and head]({PLOT_FILE})"
 
 
-def _calibration_text(calibration: CalibrationReport) -> str:
+def _calibration_text(calibration: CalibrationReport, measured_on: str | None) -> str:
     refining = f", {len(calibration.refined)} refining steps" if calibration.refined else ""
+    of = f" of {measured_on}" if measured_on else ""
     return (
-        f"Calibrated on {calibration.batches} batches (objective: {calibration.objective}{refining}): mean beta "
-        f"{calibration.mean('beta'):.3f}, mean alpha {calibration.mean('alpha'):.3f}."
+        f"Calibrated on {calibration.batches} batches{of}, in which a query sees up to {calibration.longest} keys (objective: "
+        f"{calibration.objective}{refining}): mean beta {calibration.mean('beta'):.3f}, mean alpha "
+        f"{calibration.mean('alpha'):.3f}. The settings hold for rows of such lengths; calibrate on longer ones to use longer ones."
+    )
+
+
+def _distillation_text(distillation: DistillationReport, measured_on: str | None) -> str:
+    of = f" of {measured_on}" if measured_on else ""
+    before, after = (distillation.held_out[when]["divergence"] for when in ("before", "after"))
+    change = sum(distillation.changed.values()) / len(distillation.changed)
+    return (
+        f"The weights of the attention modules were trained for {distillation.steps} steps ({distillation.tokens} tokens{of}) on the "
+        f"outputs of the dense model. They changed by {change:.1%} of their norm; all other weights are those of the dense model. "
+        f"The divergence from the dense model on held-out batches fell from {before:.4f} to {after:.4f}."
+    )
+
+
+def _comparison_text(measured_on: str | None) -> str:
+    of = f" of {measured_on}" if measured_on else ""
+    return (
+        f"Measured on held-out batches{of}, on which nothing was chosen or trained. On other inputs than these, the difference to the "
+        "dense model may be larger."
     )
 
 

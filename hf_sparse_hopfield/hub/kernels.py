@@ -267,7 +267,8 @@ def kernel_settings(model: "PreTrainedModel") -> dict[str, Any]:
     overrides = {}
     for index, retrieval in sparse.items():
         beta, alpha = retrieval()
-        stated = {"alpha": alpha, "beta": beta, **{name: getattr(retrieval, name) for name in LAYER_FIELDS[2:]}}
+        others = [name for name in LAYER_FIELDS if name not in ("alpha", "beta")]
+        stated = {"alpha": alpha, "beta": beta, **{name: getattr(retrieval, name) for name in others}}
         values = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in stated.items()}
         default = SparseHopfieldConfig()
         kept = {name: value for name, value in values.items() if name in ("alpha", "beta") or value != default[name]}

@@ -9,28 +9,30 @@ from torch import nn
 
 from ..integration.binding import LayerRetrieval
 from ..layers.association import HopfieldAssociation
+from ..observation import own_settings
 from ..retrieval_parameters import RetrievalParameters
 
 
 def settings_table(model: nn.Module, support: dict[str, list[float]] | None = None) -> str:
     """
-    Make a Markdown table of alpha, beta and steps of every attention module.
+    Make a Markdown table of alpha, beta, length_power and steps of every attention module.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): A sparse model.
         support (`dict[str, list[float]]`, *optional*): For each attention module, the share of the keys that each head uses.
     """
     support = support or {}
-    lines = [
-        "| attention module | heads | alpha | beta | steps | keys with weight |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for name, module, steps in _retrievals(model):
         with torch.no_grad():
-            beta, alpha = _learned_or_fixed(module)
+            beta, alpha, power = (_span(value) for value in _learned_or_fixed(module))
         shares = support.get(name)
         used = f"{sum(shares) / len(shares):.1%}" if shares else ""
-        lines.append(f"| {name} | {module.num_heads} | {_span(alpha)} | {_span(beta)} | {steps} | {used} |")
+        rows.append([name, str(module.num_heads), alpha, beta, power, str(steps), used])
+    heads = ["attention module", "heads", "alpha", "beta", "length power", "steps", "keys with weight"]
+    if all(row[4] == "0" for row in rows):  # nothing depends on the length
+        rows, heads = [row[:4] + row[5:] for row in rows], heads[:4] + heads[5:]
+    lines = [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
     if len(lines) == 2:  # a model of this package that pools without Hopfield layers
         names = ("alpha", "beta", "steps")
         lines = ["| alpha | beta | steps |", "| --- | --- | --- |"]
@@ -38,13 +40,14 @@ def settings_table(model: nn.Module, support: dict[str, list[float]] | None = No
     return "\n".join(lines)
 
 
-def _learned_or_fixed(module: RetrievalParameters) -> tuple[Any, Any]:
+def _learned_or_fixed(module: RetrievalParameters) -> tuple[Any, Any, Any]:
     # Parameters that are sharded over processes need all of them to be gathered; this runs in one process only.
     sharded = any(hasattr(each, "full_tensor") or each.numel() != module.num_heads for each in module.parameters())
     if not sharded:
-        return module()
-    beta = "learned" if module.learn_beta else module.configured("beta")
-    return beta, "learned" if module.learn_alpha else module.configured("alpha")
+        return own_settings(module)
+    names = ("beta", "alpha", "length_power")
+    beta, alpha, power = ("learned" if getattr(module, f"learn_{name}") else module.configured(name) for name in names)
+    return beta, alpha, power
 
 
 def _retrievals(model: nn.Module) -> list[tuple[str, RetrievalParameters, int]]:

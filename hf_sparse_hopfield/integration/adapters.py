@@ -30,7 +30,7 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..configuration import SparseHopfieldConfig
+from ..configuration import HEAD_FIELDS, SparseHopfieldConfig
 from ..retrieval_parameters import RetrievalParameters
 from . import auto
 from .binding import has_bound_attention, is_converted
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 REMARK = "(on a base with sparse_hopfield attention: import hf_sparse_hopfield before loading)"
 
-_COMPARED = ("alpha", "beta", "steps", "tolerance")
+_COMPARED = (*HEAD_FIELDS, "steps", "tolerance")
 _UNKNOWN: Any = object()
 
 # The settings of the base of the model that is being saved; `_UNKNOWN` while a configuration is saved by itself.
@@ -134,11 +134,14 @@ def base_settings(base: nn.Module) -> SparseHopfieldConfig | None:
     if difference(sites, settings) is None:
         return settings
     # parts of the model have settings of their own: name every layer
+    learned: dict[str, Any] = {
+        f"learn_{name}": any(getattr(retrieval, f"learn_{name}") for retrieval in live.values())
+        for name in HEAD_FIELDS
+    }
     return SparseHopfieldConfig(
         layers=list(live),
         overrides={name: {**_values(retrieval), "backend": retrieval.backend} for name, retrieval in live.items()},
-        learn_alpha=any(retrieval.learn_alpha for retrieval in live.values()),
-        learn_beta=any(retrieval.learn_beta for retrieval in live.values()),
+        **learned,
     )
 
 
@@ -266,7 +269,7 @@ def difference(sites: list[Site], settings: SparseHopfieldConfig) -> str | None:
         for name in _COMPARED:
             if actual[name] != expected[name]:
                 return f"layer {site.name!r} has {name}={actual[name]!r} instead of {expected[name]!r}"
-        for name in ("learn_alpha", "learn_beta"):
+        for name in [f"learn_{name}" for name in HEAD_FIELDS]:
             if getattr(retrieval, name) != getattr(settings, name):
                 return f"layer {site.name!r} has {name}={getattr(retrieval, name)}"
     return None
@@ -274,7 +277,7 @@ def difference(sites: list[Site], settings: SparseHopfieldConfig) -> str | None:
 
 def _values(retrieval: Any) -> dict[str, Any]:
     """The settings of a layer in the form of [`SparseHopfieldConfig.for_layer`], without the backend."""
-    live = {name: retrieval.configured(name) for name in ("alpha", "beta")}
+    live = {name: retrieval.configured(name) for name in HEAD_FIELDS}
     live = {name: list(value) if isinstance(value, tuple) else value for name, value in live.items()}
     return {**live, "steps": retrieval.steps, "tolerance": retrieval.tolerance}
 
@@ -334,7 +337,7 @@ def _train_learned(base: nn.Module, config: Any) -> None:
 
 
 def _is_learned(module: nn.Module) -> bool:
-    return isinstance(module, RetrievalParameters) and (module.learn_alpha or module.learn_beta)
+    return isinstance(module, RetrievalParameters) and any(getattr(module, f"learn_{name}") for name in HEAD_FIELDS)
 
 
 def _name_in_layer(path: str) -> str:

@@ -436,7 +436,7 @@ def _retrieval_of(module: torch.nn.Module) -> LayerRetrieval | None:
     # An attention module outside of a model has settings only if they do not depend on its place in the model.
     config = getattr(module, "config", None)
     settings = SparseHopfieldConfig() if config is None else settings_of([config])
-    if settings.layer_names or settings.learn_alpha or settings.learn_beta:
+    if settings.layer_names or settings.learned:
         raise RuntimeError(
             f"{type(module).__name__} has no settings yet, and {settings} depends on the model around it. "
             'Call `model.set_attn_implementation("sparse_hopfield")` on the whole model.'

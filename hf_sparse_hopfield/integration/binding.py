@@ -21,7 +21,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..backends import available_backends
 from ..checks import check_choice, shown
-from ..configuration import SparseHopfieldConfig, layer_index, layer_matches
+from ..configuration import HEAD_FIELDS, SparseHopfieldConfig, layer_index, layer_matches
 from ..parallel.data import is_sharded
 from ..retrieval_parameters import RetrievalParameters
 from . import uncalibrated
@@ -56,7 +56,7 @@ class LayerRetrieval(RetrievalParameters):
 
     Args:
         name (`str`): Path of the attention module in its model.
-        settings (`dict`): alpha, beta, steps, tolerance and backend, as [`SparseHopfieldConfig.for_layer`] gives them.
+        settings (`dict`): alpha, beta, length_power, steps, tolerance and backend, as [`SparseHopfieldConfig.for_layer`] gives them.
         num_heads (`int`): Number of heads.
         source ([`SparseHopfieldConfig`]): The settings of the model, from which these are resolved.
     """
@@ -67,7 +67,11 @@ class LayerRetrieval(RetrievalParameters):
     awaits_weights = uncalibrated = False  # see uncalibrated.py
 
     def __init__(self, name: str, settings: dict[str, Any], num_heads: int, source: SparseHopfieldConfig) -> None:
-        super().__init__(num_heads, settings["alpha"], settings["beta"], source.learn_alpha, source.learn_beta)
+        super().__init__(
+            num_heads,
+            **{field: settings[field] for field in HEAD_FIELDS},
+            **{f"learn_{field}": source[f"learn_{field}"] for field in HEAD_FIELDS},
+        )
         self.name = name
         self.source = source
         self.steps = settings["steps"]
@@ -164,7 +168,7 @@ def check_switch(model: PreTrainedModel, attn_implementation: str | dict | None)
     if comes_from_conversion(model) or any(map(is_converted_config, around)):
         refuse_other_attention(model, attn_implementation)
     for name in _names(attn_implementation):
-        if any(retrieval.learn_alpha or retrieval.learn_beta for retrieval in retrievals):
+        if any(retrieval.source.learned for retrieval in retrievals):
             raise ValueError(
                 f"attn_implementation={name!r} would drop the alpha and beta that {type(model).__name__} has learned: keep "
                 f'"sparse_hopfield", or {_TO_DENSE}.'
@@ -202,7 +206,7 @@ def resolve(site: Site, model_name: str) -> LayerRetrieval | None:
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     heads = number_of_heads(site)
-    per_head = config.learn_alpha or config.learn_beta or any(isinstance(settings[x], list) for x in ("alpha", "beta"))
+    per_head = bool(config.learned) or any(isinstance(settings[field], list) for field in HEAD_FIELDS)
     if per_head and heads is None:
         raise ValueError(
             f"{where} does not state its number of heads, so alpha and beta can be neither learned nor set per head there."
@@ -323,7 +327,7 @@ def check_saved_settings(model: PreTrainedModel) -> None:
 
 def _settings_at(settings: SparseHopfieldConfig, name: str) -> tuple[Any, ...] | None:
     layer = settings.for_layer(name)
-    return None if layer is None else (layer, settings.learn_alpha, settings.learn_beta)
+    return None if layer is None else (layer, settings.learned)
 
 
 def _is_among(config: PreTrainedConfig, saved: list[PreTrainedConfig]) -> bool:

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Changing alpha and beta of a whole model: in its modules and in its configurations, so that what runs is what is saved.
+"""Changing alpha, beta and length_power of a whole model: in its modules and in its configurations, so that what runs is what is saved.
 
 Schedules use [`LiveSettings`], calibration uses [`apply_settings`]. Both write the values of a module with
 [`RetrievalParameters.set`].
@@ -14,7 +14,7 @@ from accelerate.utils import extract_model_from_parallel
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..configuration import SparseHopfieldConfig, layer_matches
+from ..configuration import HEAD_FIELDS, SparseHopfieldConfig, layer_matches
 from ..retrieval_parameters import Numbers, RetrievalParameters
 from .binding import LayerRetrieval
 from .sites import Site, attention_sites, configs_of
@@ -23,7 +23,7 @@ from .upstream import ATTENTION_NAME
 
 logger = logging.getLogger(__name__)
 
-_NAMES = ("alpha", "beta")
+_NAMES = ("alpha", "beta")  # in the configurations of models made of Hopfield layers
 
 
 class LiveSettings:
@@ -136,7 +136,8 @@ class LiveSettings:
     def _set(
         self, module: RetrievalParameters, values: dict[str, Any], as_tensors: Sequence[str], restart: bool
     ) -> None:
-        written = {name: values[name] for name in _NAMES if restart or not getattr(module, f"learn_{name}")}
+        names = [name for name in HEAD_FIELDS if name in values]
+        written = {name: values[name] for name in names if restart or not getattr(module, f"learn_{name}")}
         module.set(**written, as_tensors=as_tensors, device=self._devices[module])
 
 
@@ -146,11 +147,11 @@ def _plain(value: Numbers) -> float | list[float]:
 
 def apply_settings(model: PreTrainedModel, settings: dict[str, dict[str, torch.Tensor]]) -> None:
     """
-    Set alpha and beta of single attention modules of a sparse model. What is learned continues from the new values.
+    Set alpha, beta and length_power of single attention modules of a sparse model. What is learned continues from the new values.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): A model that retrieves sparsely.
-        settings (`dict[str, dict[str, torch.Tensor]]`): Path of an attention module to its alpha and beta, per head.
+        settings (`dict[str, dict[str, torch.Tensor]]`): Path of an attention module to its settings, one or one per head of each.
     """
     live = LiveSettings(model)
     tree = live.read()

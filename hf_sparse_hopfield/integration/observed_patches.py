@@ -9,7 +9,7 @@ import torch
 
 from ..backends import RetrievalProblem
 from ..backends.masks import MASKED_BELOW, canonical_mask
-from ..observation import Look
+from ..observation import HeadSettings, Look
 from .families import Kind
 from .patches import SparseSoftmax
 
@@ -21,6 +21,9 @@ _MATRIX_PRODUCTS = (
     torch.Tensor.bmm,
     torch.Tensor.__matmul__,
 )
+
+
+_DENSE = HeadSettings(1.0, 1.0)
 
 
 @dataclasses.dataclass
@@ -44,7 +47,7 @@ class ObservedSoftmax(SparseSoftmax):
     """
 
     def __init__(self, look: Look, kind: Kind, num_heads: int) -> None:
-        super().__init__(1.0, 1.0, kind, look.name)
+        super().__init__(_DENSE, kind, look.name)
         self.look, self.num_heads = look, num_heads
         self.pending: _Pending | None = None
 
@@ -81,7 +84,7 @@ class ObservedSoftmax(SparseSoftmax):
     def normalised(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
         self.show_pending(None)
         chosen = self.look.chosen(scores.device)
-        weights = self.weights(scores, dim, *(chosen or (1.0, 1.0)))
+        weights = self.weights(scores, dim, chosen or _DENSE)
         self.pending = _Pending(weights, scores.detach(), dim, chosen is None)
         return weights
 
@@ -101,7 +104,7 @@ class ObservedSoftmax(SparseSoftmax):
         chosen = self.look.chosen(pending.scores.device)
         if chosen is not None:
             # The observer chooses after it has seen the values. Nothing has read the weights yet.
-            pending.weights.copy_(self.weights(pending.scores, pending.dim, *chosen))
+            pending.weights.copy_(self.weights(pending.scores, pending.dim, chosen))
 
     def problem(self, scores: torch.Tensor, dim: int) -> RetrievalProblem:
         """A retrieval with these scores: they are the queries, and the keys and values are unit vectors."""

@@ -15,9 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from ..backends import RetrievalProblem
+from ..backends.lengths import length_factor, with_row_beta
 from ..backends.masks import MASKED_BELOW, canonical_mask
 from ..functional import entmax
-from ..observation import look_at
+from ..observation import HeadSettings, look_at, own_settings
 from ..parallel.active import active
 from ..retrieval import retrieve
 from . import uncalibrated
@@ -35,18 +37,16 @@ class SparseSoftmax(TorchFunctionMode):
     Replaces softmax over scores by alpha-entmax.
 
     Args:
-        beta (`float` or `torch.Tensor` of shape `(heads,)`): Factor of the scores.
-        alpha (`float` or `torch.Tensor` of shape `(heads,)`): Member of the entmax family.
+        settings ([`HeadSettings`]): Factor of the scores, member of the entmax family, and power of the visible keys in the factor.
         kind ([`Kind`]): Where the attention class has its heads, and which of its softmaxes are over keys.
         name (`str`): Path of the attention module, for errors.
     """
 
-    def __init__(self, beta: float | torch.Tensor, alpha: float | torch.Tensor, kind: Kind, name: str) -> None:
+    def __init__(self, settings: HeadSettings, kind: Kind, name: str) -> None:
         super().__init__()
-        self.beta, self.alpha, self.kind, self.name = beta, alpha, kind, name
+        self.settings, self.kind, self.name = settings, kind, name
         self.replaced = False  # whether there was anything to replace
-        beta_heads, alpha_heads = (x.numel() if isinstance(x, torch.Tensor) else 1 for x in (beta, alpha))
-        self.num_heads = max(beta_heads, alpha_heads)
+        self.num_heads = max(x.numel() if isinstance(x, torch.Tensor) else 1 for x in settings)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -69,14 +69,14 @@ class SparseSoftmax(TorchFunctionMode):
 
     def normalised(self, scores: torch.Tensor, dim: int) -> torch.Tensor:
         """The replacement for the softmax of the scores of keys."""
-        return self.weights(scores, dim, self.beta, self.alpha)
+        return self.weights(scores, dim, self.settings)
 
-    def weights(
-        self, scores: torch.Tensor, dim: int, beta: float | torch.Tensor, alpha: float | torch.Tensor
-    ) -> torch.Tensor:
+    def weights(self, scores: torch.Tensor, dim: int, settings: HeadSettings) -> torch.Tensor:
         """The alpha-entmax of beta times the scores, without the masked ones."""
         mask = scores > MASKED_BELOW
-        beta, alpha = self.per_head(beta, scores), self.per_head(alpha, scores)
+        beta, alpha, power = (self.per_head(setting, scores) for setting in settings)
+        if isinstance(power, torch.Tensor) or power != 0.0:
+            beta = beta * length_factor(mask.sum(dim, keepdim=True), power)
         # masked before the product: the gradient of beta would be 0 * -inf
         scaled = scores.masked_fill(~mask, 0) * beta
         return entmax(scaled, alpha=alpha, dim=dim, mask=mask).to(scores.dtype)
@@ -85,12 +85,18 @@ class SparseSoftmax(TorchFunctionMode):
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, mask: torch.Tensor | None, **options: Any
     ) -> Any:
         """Attention that the module leaves to torch as a whole; `options` are those of `retrieve`."""
+        beta, alpha, power = self.settings
         if mask is not None and mask.is_floating_point():  # part of the score, which beta multiplies
             mask, bias = canonical_mask(mask, None, (*query.shape[:-1], key.shape[-2]))
             if bias is not None:
-                beta = self.beta.view(-1, 1, 1) if isinstance(self.beta, torch.Tensor) else self.beta
+                beta, power = (x.view(1, -1, 1, 1) if isinstance(x, torch.Tensor) else x for x in (beta, power))
+                causal = bool(options.get("is_causal"))
+                problem = RetrievalProblem(
+                    query, key, value, beta=beta, mask=mask, is_causal=causal, length_power=power
+                )
+                beta, power = with_row_beta(problem).beta, 0.0
                 options["bias"] = bias * beta
-        return retrieve(query, key, value, beta=self.beta, alpha=self.alpha, mask=mask, **options)
+        return retrieve(query, key, value, beta=beta, alpha=alpha, length_power=power, mask=mask, **options)
 
     def per_head(self, values: float | torch.Tensor, scores: torch.Tensor) -> float | torch.Tensor:
         """Bring one value per head into the shape of the scores."""
@@ -270,8 +276,7 @@ def _softmax_of(retrieval: LayerRetrieval, kind: Kind) -> SparseSoftmax:
         return ObservedSoftmax(look, kind, retrieval.num_heads)
     if retrieval.uncalibrated:
         uncalibrated.warn()
-    beta, alpha = retrieval()
-    return SparseSoftmax(beta, alpha, kind, retrieval.name)
+    return SparseSoftmax(own_settings(retrieval), kind, retrieval.name)
 
 
 def _keep_settings(original: Method) -> Method:

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from transformers.loss.loss_utils import ForCausalLMLoss
 from transformers.masking_utils import causal_mask_function
 
+from ..backends.lengths import length_factor
 from ..backends.masks import canonical_mask
 from ..backends.problem import RetrievalProblem
 from ..integration.binding import LayerRetrieval, has_bound_attention
@@ -469,6 +470,9 @@ class ContextParallel:
         beta, alpha, steps, tolerance = 1.0, 1.0, 1, 0.0
         if retrieval is not None:
             beta, alpha = retrieval(torch.promote_types(query.dtype, torch.float32))
+            factor = self._length_factor(name, retrieval, positions, mask, is_causal, sliding_window)
+            if isinstance(factor, Tensor):
+                beta = (beta.view(1, -1, 1, 1) if isinstance(beta, Tensor) else beta) * factor
             steps, tolerance = retrieval.steps, retrieval.tolerance
         if isinstance(scaling, Tensor):
             beta, scaling = beta * scaling, 1.0
@@ -494,6 +498,32 @@ class ContextParallel:
             ),
             positions[self.processes.rank],
         )
+
+    def _length_factor(
+        self,
+        name: str,
+        retrieval: LayerRetrieval,
+        positions: list[Tensor],
+        mask: Tensor | None,
+        is_causal: bool,
+        sliding_window: int | None,
+    ) -> Tensor | None:
+        """What the number of visible keys does to beta, if anything. Without a mask, it follows from the positions."""
+        power = retrieval.length_power
+        if not isinstance(power, Tensor):
+            if power == 0.0:
+                return None
+            power = torch.tensor([power], device=positions[0].device)
+        if mask is not None:
+            raise ValueError(
+                f"{name} has length_power, which context parallelism supports without masks only: leave out the attention_mask, "
+                "or set length_power=0."
+            )
+        keys = sum(part.numel() for part in positions)
+        counts: int | Tensor = keys
+        if is_causal:
+            counts = (positions[self.processes.rank] + 1).clamp_max(sliding_window or keys).view(1, 1, -1, 1)
+        return cast(Tensor, length_factor(counts, power.view(1, -1, 1, 1)))
 
     def _check(
         self, name: str, module: nn.Module, mask: Tensor | None, position_ids: Tensor | None, positions: list[Tensor]

@@ -1,8 +1,9 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Inputs to try a model on: windows of a text, or random inputs of the right form."""
+"""Inputs to try a model on: windows of a text, text that the model writes itself, or random inputs of the right form."""
 
 from .random_inputs import random_batches, random_inputs
-from .text import check_batch, read_text, text_batches
+from .self_written import self_written
+from .text import as_batches, check_batch, read_text, text_batches
 
 
-__all__ = ["check_batch", "random_batches", "random_inputs", "read_text", "text_batches"]
+__all__ = ["as_batches", "check_batch", "random_batches", "random_inputs", "read_text", "self_written", "text_batches"]

@@ -13,6 +13,9 @@ from ..calibration.recipe import InputOptions
 from ..model_running import on_device
 
 
+_SHORTEST = 16  # tokens in a window: rows of fewer keys say little about attention
+
+
 def read_text(path: str | os.PathLike) -> str:
     """Read a text file in UTF-8. A name that ends in `.gz` means that it is compressed with gzip."""
     opener = gzip.open if str(path).endswith(".gz") else open
@@ -30,6 +33,7 @@ def text_batches(
     batch_size: int = InputOptions.batch_size,
     seed: int = InputOptions.seed,
     spread: bool = True,
+    least: int = 1,
 ) -> list[dict[str, torch.Tensor]]:
     """
     Cut a text into windows, with the special tokens that the tokenizer puts around a text. For causal language models, the
@@ -45,6 +49,8 @@ def text_batches(
         seed (`int`, *optional*, defaults to 0): Seed for choosing the windows.
         spread (`bool`, *optional*, defaults to `True`):
             Choose windows from the whole text; otherwise take the first ones.
+        least (`int`, *optional*, defaults to 1):
+            Batches that there must be. Windows of a short text are shorter, so that it has as many.
     """
     tokenizer = _text_tokenizer(tokenizer)
     if model.main_input_name != "input_ids":
@@ -54,16 +60,34 @@ def text_batches(
     length = min(length, limit) if isinstance(limit, int) and limit > 0 else length
     tokens = tokenizer(text, return_tensors="pt", add_special_tokens=False, verbose=False)["input_ids"][0]
     before, after = _special_tokens(tokenizer)
-    length = min(length - len(before) - len(after), len(tokens))
-    if length < 2:
-        raise ValueError(f"a window has {length} of the {len(tokens)} tokens of the text; it needs at least 2.")
+    around = len(before) + len(after)
+    wanted, least = length - around, least * batch_size
+    length = min(wanted, len(tokens) // least)
+    if length < min(wanted, _SHORTEST) or length < 2:
+        raise ValueError(
+            f"the text has {len(tokens)} tokens, which is too little: {least} windows of {max(2, min(wanted, _SHORTEST))} tokens "
+            f"are needed at least ({least * max(2, min(wanted, _SHORTEST))} tokens), and {least * wanted} tokens for windows of "
+            f"{wanted + around}."
+        )
     windows = tokens[: len(tokens) // length * length].view(-1, length)
     before, after = (part.expand(len(windows), -1) for part in (before, after))
     windows = torch.cat([before, windows, after], 1)
     if spread:
         windows = windows[torch.randperm(len(windows), generator=torch.Generator().manual_seed(seed))]
+    return as_batches(model, windows[: count * batch_size], batch_size)
+
+
+def as_batches(model: PreTrainedModel, windows: torch.Tensor, batch_size: int) -> list[dict[str, torch.Tensor]]:
+    """
+    Make model inputs of windows of tokens.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): The model that takes the inputs.
+        windows (`torch.LongTensor` of shape `(windows, length)`): The tokens.
+        batch_size (`int`): Windows in a batch.
+    """
     batches = []
-    for window in windows[: count * batch_size].split(batch_size):
+    for window in windows.split(batch_size):
         batch = {"input_ids": window}
         if model.config.is_encoder_decoder:
             batch["decoder_input_ids"] = window

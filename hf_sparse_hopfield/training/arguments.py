@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from ..checks import check_choice, check_integer, check_number, is_number
-from ..configuration import SparseHopfieldConfig
+from ..configuration import HEAD_FIELDS, SparseHopfieldConfig
 
 
 if TYPE_CHECKING:
@@ -58,6 +58,15 @@ class SparseHopfieldArguments:
     )
     learn_alpha: bool = field(default=False, metadata={"help": "Learn alpha, one per head, starting at `alpha`."})
     learn_beta: bool = field(default=False, metadata={"help": "Learn beta, one per head, starting at `beta`."})
+    length_power: float = field(
+        default=0.0,
+        metadata={
+            "help": "beta is multiplied by (keys that a query sees / 256) ** length_power; 0: one beta for all lengths."
+        },
+    )
+    learn_length_power: bool = field(
+        default=False, metadata={"help": "Learn length_power, one per head, starting at `length_power`."}
+    )
     calibration_batches: int = field(
         default=0,
         metadata={
@@ -126,11 +135,13 @@ class SparseHopfieldArguments:
             )
         rate = self.hopfield_learning_rate
         check_number("hopfield_learning_rate", rate, optional=True)
-        if rate is not None and not self.learn_alpha and not self.learn_beta:
-            raise ValueError(f"hopfield_learning_rate={rate} needs learn_alpha or learn_beta; both are False.")
+        if rate is not None and not any(getattr(self, f"learn_{name}") for name in HEAD_FIELDS):
+            raise ValueError(
+                f"hopfield_learning_rate={rate} needs learn_alpha, learn_beta or learn_length_power; all are False."
+            )
 
     def _settings(self) -> dict[str, Any]:
-        names = ("alpha", "beta", "steps", "tolerance", "learn_alpha", "learn_beta")
+        names = (*HEAD_FIELDS, "steps", "tolerance", *(f"learn_{name}" for name in HEAD_FIELDS))
         return {name: getattr(self, name) for name in names}
 
     def layer_settings(self) -> dict[str, Any]:
@@ -138,9 +149,15 @@ class SparseHopfieldArguments:
         alpha, beta, steps, tolerance, learn_alpha and learn_beta, for the configuration of a model made of Hopfield layers.
         The dense baseline gets softmax with nothing learned.
         """
+        settings = self._settings()
+        if any([settings.pop("length_power"), settings.pop("learn_length_power")]):
+            raise ValueError(
+                f"length_power={self.length_power}, learn_length_power={self.learn_length_power}: Hopfield layers have one beta for "
+                "rows of all lengths. Leave them out."
+            )
         if self.sparse_hopfield:
-            return self._settings()
-        return {**self._settings(), "alpha": 1.0, "learn_alpha": False, "learn_beta": False}
+            return settings
+        return {**settings, "alpha": 1.0, "learn_alpha": False, "learn_beta": False}
 
     def prepare(self, model: "nn.Module", batches: Iterable[dict[str, Any]] | None = None) -> "nn.Module":
         """
@@ -208,16 +225,13 @@ class SparseHopfieldArguments:
     def _warn_about_other_settings(self, model: "nn.Module") -> None:
         from ..layers import RetrievalParameters
 
-        asked = {name: getattr(self, name) for name in ("alpha", "beta", "learn_alpha", "learn_beta")}
+        names = (*HEAD_FIELDS, *(f"learn_{name}" for name in HEAD_FIELDS))
+        asked = {name: getattr(self, name) for name in names}
         for name, module in model.named_modules():
             if not isinstance(module, RetrievalParameters):
                 continue
-            own = {
-                "alpha": module.configured("alpha"),
-                "beta": module.configured("beta"),
-                "learn_alpha": module.learn_alpha,
-                "learn_beta": module.learn_beta,
-            }
+            own = {name: module.configured(name) for name in HEAD_FIELDS}
+            own |= {f"learn_{name}": getattr(module, f"learn_{name}") for name in HEAD_FIELDS}
             other = {key: value for key, value in own.items() if value != asked[key]}
             if other:
                 logger.warning(

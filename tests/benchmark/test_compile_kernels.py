@@ -3,11 +3,12 @@
 
 import importlib.util
 import os
+from dataclasses import replace
 
 import pytest
 
-from hf_sparse_hopfield.backends.triton.tiles import TABLE, WORKS, Tile, tile_for
-from hf_sparse_hopfield.benchmark.compile_kernels import DEVICES, KERNELS, Job, Used, compiled, jobs, table
+from hf_sparse_hopfield.backends.triton.tiles import TABLE, WORKS, Tile, decode_tile, tile_for
+from hf_sparse_hopfield.benchmark.compile_kernels import DECODERS, DEVICES, KERNELS, Job, Used, compiled, jobs, table
 
 
 pytestmark = [
@@ -16,9 +17,13 @@ pytestmark = [
 ]
 
 
-def fits(job):
+WIDTHS = [64, 128, 256]
+OPTIONS = ["plain", "settings", "all"]
+
+
+def fits(job, spilled=0):
     used = compiled(job)
-    return used.spilled == 0 and used.shared <= job.device.shared
+    return used.spilled <= spilled and used.shared <= job.device.shared
 
 
 @pytest.mark.parametrize(
@@ -41,17 +46,36 @@ def test_a_tile_that_spills_is_noticed():
     assert compiled(job).spilled > 0
 
 
-def small(job):
-    """float32 with heads of 256 is too wide for any tile with all options: a few bytes spill."""
-    return job.dtype == "fp32" and job.width == 256 and compiled(job).spilled <= 32
+# None of 17 tiles that were tried holds this one; the bytes that may spill.
+KNOWN = {("sm_90", "fp32", 256, "all", "grad_keys"): 12}
+
+
+def allowed(job):
+    return KNOWN.get((job.device.name, job.dtype, job.width, job.options, job.kernel), 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_no_tile_of_the_table_spills(device, dtype):
-    all_jobs = list(jobs([device], [dtype], [64, 128, 256], ["plain", "settings", "all"], list(KERNELS)))
-    assert [job for job in all_jobs if not (fits(job) or small(job))] == []
+    all_jobs = list(jobs([device], [dtype], WIDTHS, OPTIONS, list(KERNELS)))
+    assert {job.options for job in all_jobs} == set(OPTIONS)
+    assert [job for job in all_jobs if not fits(job, allowed(job))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_tile_for_more_rows_of_decode_spills(device, dtype):
+    """The kernels of decode have another tile from 17 to 64 rows."""
+    failed, count = [], 0
+    for job in jobs([device], [dtype], WIDTHS, OPTIONS, list(DECODERS)):
+        for rows in (32, 64):
+            tile = decode_tile(job.device.kind, 4 if dtype == "fp32" else 2, job.width, rows)
+            if tile is not None:
+                count += 1
+                failed += [] if fits(replace(job, tile=tile)) else [(job, tile)]
+    assert count > 0 and failed == []
 
 
 def test_the_table_is_whole():

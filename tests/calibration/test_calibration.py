@@ -204,8 +204,11 @@ def test_python_command_line_and_training_arguments_make_the_same_model(alpha, t
     (tmp_path / "text.txt").write_text(TEXT)
     source, number = str(tmp_path / "dense"), 12
 
-    def batches(model, tokenizer):
-        return text_batches(model, tokenizer, TEXT, length=16, count=number)
+    def batches(model, tokenizer, count=number):
+        return text_batches(model, tokenizer, TEXT, length=16, count=count)
+
+    def batches_to_convert_on(model, tokenizer):  # with those that are held out
+        return batches(model, tokenizer, number + 3)
 
     def dense():
         return load_model(source)
@@ -214,7 +217,7 @@ def test_python_command_line_and_training_arguments_make_the_same_model(alpha, t
     assert report.refined and report.batches == 8
     arguments = SparseHopfieldArguments(alpha=alpha, calibration_batches=number)
     by_training_arguments = arguments.prepare(dense(), batches(dense(), tokenizer))
-    convert_checkpoint(source, tmp_path / "function", {"alpha": alpha}, batches=batches)
+    convert_checkpoint(source, tmp_path / "function", {"alpha": alpha}, batches=batches_to_convert_on)
     text = ["--text", str(tmp_path / "text.txt"), "--length", "16", "--batches", str(number)]
     assert main(["convert", source, str(tmp_path / "convert"), "--alpha", str(alpha), *text]) == 0
     assert main(["calibrate", source, str(tmp_path / "calibrate"), "--alpha", str(alpha), *text]) == 0

@@ -8,7 +8,7 @@ import torch
 from hf_sparse_hopfield import entmax
 from hf_sparse_hopfield.calibration.calibration import calibrate
 from hf_sparse_hopfield.calibration.comparison import compare_with_dense
-from hf_sparse_hopfield.calibration.head_search import HeadSearch, _crossing, _vertex
+from hf_sparse_hopfield.calibration.head_search import _LENGTHS, HeadSearch, _crossing, _tilted, _vertex
 from hf_sparse_hopfield.diagnostics import sparsity_report
 from hf_sparse_hopfield.observation import observed
 from hf_sparse_hopfield.observed_problems import evaluate, evaluate_dense
@@ -17,23 +17,27 @@ from ..tiny_models import tiny_inputs, tiny_model
 from .recording import Recorder, batches_for
 
 
-def test_beta_is_the_best_one_not_only_on_a_grid():
+@pytest.mark.parametrize(
+    ("lengths", "slack"), [(False, 1.05), (True, 1.2)]
+)  # rows of an octave are taken for equally long
+def test_beta_is_the_best_one_not_only_on_a_grid(lengths, slack):
     # one head, read off directly: no other beta gives a smaller error
     name = "llama"
     batches = batches_for(name, 1)
-    model, report = calibrate(tiny_model(name), batches, alpha=2.0, rows=10**6, refine_steps=0, progress=False)
+    options = {"alpha": 2.0, "rows": 10**6, "refine_steps": 0, "progress": False, "lengths": lengths}
+    model, report = calibrate(tiny_model(name), batches, **options)
     recorder = Recorder()
     with observed(model, recorder):
         model(**batches[0])
     for site, problem in recorder.problems.items():
         dense = evaluate_dense(problem).output
-        best = torch.tensor(report.layers[site]["beta"])
+        best, power = (torch.tensor(report.layers[site][name]) for name in ("beta", "length_power"))
 
-        def error(beta, problem=problem, dense=dense):
-            return (evaluate(problem, beta, 2.0).output - dense).square().sum((0, 2, 3))
+        def error(beta, problem=problem, dense=dense, power=power):
+            return (evaluate(problem, beta, 2.0, length_power=power).output - dense).square().sum((0, 2, 3))
 
         for factor in (0.8, 0.9, 1.1, 1.25):
-            assert (error(best) <= 1.05 * error(best * factor)).all()
+            assert (error(best) <= slack * error(best * factor)).all()
 
 
 def test_objectives():
@@ -146,6 +150,25 @@ def test_parabola_and_crossing():
     torch.testing.assert_close(_vertex(x, y), torch.tensor([0.3, -0.1], dtype=torch.float64))
     torch.testing.assert_close(_crossing(x, -x, 0.2), torch.tensor([-0.2, -0.2], dtype=torch.float64))
     assert _crossing(x, -x, 5.0).tolist() == [-1, -1]
+
+
+def test_the_power_of_the_length_is_found():
+    beta, power = torch.tensor([0.2, -0.7, 1.1]).double(), torch.tensor([-0.2, 0.0, 0.15]).double()
+    exponents = beta.round() + torch.arange(-2, 2.5, 0.5, dtype=torch.float64)[:, None]
+    seen = ((_LENGTHS > -5) & (_LENGTHS < 4)).double()
+    error = (exponents[..., None] - beta[:, None] - power[:, None] * _LENGTHS).square() * seen
+    found = _tilted(exponents, error)
+    torch.testing.assert_close(found[0], beta, atol=0.02, rtol=0)
+    torch.testing.assert_close(found[1], power, atol=0.01, rtol=0)
+
+
+def test_rows_of_one_length_say_nothing_about_it():
+    _, report = calibrate(tiny_model("vit"), batches_for("vit"), alpha=1.5, refine_steps=0, progress=False)
+    assert report.mean("length_power") == 0.0 and report.longest == 5
+    _, report = calibrate(tiny_model("llama"), batches_for("llama"), alpha=1.5, progress=False)
+    assert report.mean("length_power") != 0.0
+    _, report = calibrate(tiny_model("llama"), batches_for("llama"), alpha=1.5, lengths=False, progress=False)
+    assert report.mean("length_power") == 0.0
 
 
 def test_relative_error_of_a_head_is_what_it_says():

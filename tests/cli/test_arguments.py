@@ -33,14 +33,14 @@ def test_every_option_can_be_given(parser):
     assert calibration_options(parser.parse_args(["a", "b", "--budget", "0.1"])) == CalibrationOptions(budget=0.1)
     arguments = parser.parse_args(["a", "b", "--batch_size", "2", "--length", "64", "--seed", "0"])
     assert input_options(arguments) == InputOptions(batch_size=2, length=64)
-    assert given(arguments, ("batch_size", "length", "seed")) == {"batch_size": 2, "length": 64, "seed": 0}
+    assert given(arguments, ("batch_size", "length", "seed")) == {"batch_size": 2, "length": [64], "seed": 0}
 
 
 def test_help_tells_every_option_with_its_default(parser):
     printed = " ".join(parser.format_help().split())
     for options in (CalibrationOptions, InputOptions):
         for field in dataclasses.fields(options):
-            assert f"--{field.name}" in printed
+            assert f"--{'no_' if field.default is True else ''}{field.name}" in printed
             if field.default not in (None, False) and "help" in field.metadata:
                 assert f"{field.metadata['help']} (default: {field.default})" in printed
 

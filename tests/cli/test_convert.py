@@ -32,10 +32,12 @@ def test_convert_command_with_calibration(source, tmp_path, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["model"] == "SparseHopfieldLlamaForCausalLM" and result["layers"] == 2
     assert result["calibration"]["refined"] == 3
-    assert set(result["comparison"]) == {"divergence", "cosine", "dense_loss", "sparse_loss"}
+    compared = {"divergence", "cosine", "dense_loss", "sparse_loss", "held_out_batches"}
+    assert set(result["comparison"]) == compared and result["comparison"]["held_out_batches"] >= 1
     written = {path.name for path in output.iterdir()}
     assert {"model.safetensors", "config.json", "README.md", "calibration.json", "tokenizer.json"} <= written
     card = (output / "README.md").read_text()
+    assert "held-out batches of text.txt" in card and "sees up to 32 keys" in card
     assert "library_name: transformers" in card and "sparse-hopfield" in card and "model.layers.0.self_attn" in card
     assert str(tmp_path) not in json.dumps(json.loads((output / "config.json").read_text()))
     assert AutoModelForCausalLM.from_pretrained(output).config.sparse_hopfield.alpha == 1.5
@@ -47,6 +49,88 @@ def test_convert_command_with_calibration(source, tmp_path, capsys):
     calibrated = [str(output), str(tmp_path / "calibrated"), "--text", str(tmp_path / "text.txt"), "--length", "32"]
     assert main(["calibrate", *calibrated, "--objective", "support", "--target_support", "0.3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["calibration"]["mean_support"] == pytest.approx(0.3, abs=0.05)
+
+
+def test_convert_command_with_distillation(source, tmp_path, capsys):
+    arguments = [
+        "convert",
+        str(source),
+        str(tmp_path / "sparse"),
+        "--alpha",
+        "2",
+        "--text",
+        "self",
+        str(tmp_path / "text.txt"),
+    ]
+    arguments += [
+        "--length",
+        "16",
+        "32",
+        "--batch_size",
+        "2",
+        "--batches",
+        "8",
+        "--refine_steps",
+        "2",
+        "--json",
+        "--distill",
+    ]
+    arguments += [
+        "--distill_steps",
+        "4",
+        "--layer_steps",
+        "2",
+        "--max_support",
+        "0.5",
+        "--checkpoints",
+        str(tmp_path / "kept"),
+    ]
+    assert main(arguments) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["distillation"]["steps"] == 6 and 0 < result["distillation"]["mean_support"] <= 1
+    assert result["comparison"]["divergence"] == result["distillation"]["divergence"]
+    report = json.loads((tmp_path / "sparse" / "distillation.json").read_text())
+    assert report["options"]["max_support"] == 0.5 and set(report["held_out"]) == {"before", "after"}
+    card = (tmp_path / "sparse" / "README.md").read_text()
+    assert "trained for 6 steps" in card and "self and text.txt" in card
+    with torch.no_grad():
+        model = AutoModelForCausalLM.from_pretrained(tmp_path / "sparse")
+        assert model(input_ids=torch.arange(12)[None]).logits.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--distill_steps", "4"], "--distill_steps is for --distill"),
+        (["--distill", "--max_support", "0.1", "--distill_budget", "0.1"], "exclude each other"),
+        (["--distill", "--max_support", "2"], "max_support must lie in (0, 1)"),
+    ],
+)
+def test_distillation_options_that_mean_nothing(source, tmp_path, capsys, options, said):
+    arguments = [
+        "convert",
+        str(source),
+        str(tmp_path / "sparse"),
+        "--alpha",
+        "2",
+        "--text",
+        str(tmp_path / "text.txt"),
+    ]
+    assert main([*arguments, *options]) == 1
+    assert said in capsys.readouterr().err and not (tmp_path / "sparse").exists()
+
+
+@pytest.mark.parametrize("text", ["word", "  \n\t ", ""])
+def test_too_little_text_is_refused_with_the_amount(source, tmp_path, capsys, text):
+    (tmp_path / "short.txt").write_text(text)
+    assert (
+        main(["convert", str(source), str(tmp_path / "sparse"), "--alpha", "2", "--text", str(tmp_path / "short.txt")])
+        == 1
+    )
+    error = capsys.readouterr().err
+    assert (
+        "too little" in error and "2 windows of 16 tokens are needed" in error and not (tmp_path / "sparse").exists()
+    )
 
 
 def test_to_dense(source, tmp_path, capsys):

@@ -125,12 +125,13 @@ def test_nn_multihead_attention_with_masks_and_weights():
     from hf_sparse_hopfield import retrieve
     from hf_sparse_hopfield.integration.families import Kind
     from hf_sparse_hopfield.integration.patches import SparseSoftmax
+    from hf_sparse_hopfield.observation import HeadSettings
 
     torch.manual_seed(0)
     attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
     states = 3 * torch.randn(2, 5, 8)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
-    with SparseSoftmax(1.0, 2.0, Kind("patched"), "attention"), torch.no_grad():
+    with SparseSoftmax(HeadSettings(1.0, 2.0), Kind("patched"), "attention"), torch.no_grad():
         output, weights = attention(states, states, states, key_padding_mask=padding, average_attn_weights=False)
     query, key, value = (
         part.view(2, 5, 2, 4).transpose(1, 2)

@@ -6,7 +6,7 @@ import torch
 
 from hf_sparse_hopfield import to_sparse_hopfield
 from hf_sparse_hopfield.calibration.calibration import calibrate
-from hf_sparse_hopfield.observation import Observer, OwnSettings, observed
+from hf_sparse_hopfield.observation import Observer, OwnSettings, observed, own_settings
 
 from ..tiny_families import tiny_family
 from ..tiny_models import tiny_inputs, tiny_model, tiny_output
@@ -48,7 +48,7 @@ def test_an_observer_chooses_after_it_has_seen_the_values(name):
 
     class Late(Recorder):
         def settings(self, name, parameters):
-            return parameters() if name in self.problems else None
+            return own_settings(parameters) if name in self.problems else None
 
     late = Late()
     with torch.no_grad(), observed(model, late):

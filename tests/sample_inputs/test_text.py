@@ -51,7 +51,7 @@ def test_language_models_get_labels_and_seeds_choose_windows():
     assert all(torch.equal(batch["labels"], batch["input_ids"]) for batch in first)
     assert [b["input_ids"].tolist() for b in first] == [b["input_ids"].tolist() for b in again]
     assert [b["input_ids"].tolist() for b in first] != [b["input_ids"].tolist() for b in other]
-    with pytest.raises(ValueError, match="at least 2"):
+    with pytest.raises(ValueError, match="too little"):
         text_batches(model, tokenizer, "word", length=8)
 
 

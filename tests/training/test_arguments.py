@@ -49,7 +49,10 @@ def test_command_line_beside_training_arguments():
         ({"refine_steps": -1}, "refine_steps must be an integer of at least 0 or None, got -1"),
         ({"calibration_batches": -1}, "calibration_batches must be an integer of at least 0, got -1"),
         ({"sparsity_logging_steps": 0.5}, "sparsity_logging_steps must be an integer"),
-        ({"hopfield_learning_rate": 0.1}, "hopfield_learning_rate=0.1 needs learn_alpha or learn_beta"),
+        (
+            {"hopfield_learning_rate": 0.1},
+            "hopfield_learning_rate=0.1 needs learn_alpha, learn_beta or learn_length_power",
+        ),
         ({"hopfield_learning_rate": -1.0, "learn_beta": True}, "hopfield_learning_rate must be"),
     ],
 )

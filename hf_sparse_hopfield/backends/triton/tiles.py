@@ -1,10 +1,11 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The sizes of tiles: a table by kind of device, width of heads and bytes of a number.
 
-Each entry was chosen as the largest of some that compile without spilling registers and fit the shared memory, with the options
-`settings` or `all`; no GPU was needed. Some still spill a few bytes, mostly with plain options: docs/gpu_kernels.md lists them, and
-`python -m hf_sparse_hopfield.benchmark.compile_kernels` writes the figures again. Whoever has a GPU can measure better
-ones with `hf-sparse-hopfield bench --device cuda --autotune`, which writes a file that `HF_SPARSE_HOPFIELD_TILES` names.
+Each entry is the largest of some that compile without spilling registers and fit the shared memory, with plain options,
+`settings` and `all`; no GPU was needed. One still spills: "sm90", float32 with heads of 256 and the work "heavy", 12 bytes in
+`grad_keys`. docs/gpu_kernels.md has the figures, and `python -m hf_sparse_hopfield.benchmark.compile_kernels` writes them again.
+Whoever has a GPU can measure better ones with `hf-sparse-hopfield bench --device cuda --autotune`, which writes a file that
+`HF_SPARSE_HOPFIELD_TILES` names.
 """
 
 import functools
@@ -42,18 +43,18 @@ Shape = tuple[int, int, int, int]
 _SM80: dict[int, dict[str, tuple[Shape, Shape, Shape]]] = {
     2: {
         "cheap": ((64, 32, 8, 1), (64, 64, 8, 1), (64, 32, 8, 1)),
-        "general": ((64, 32, 8, 1), (32, 32, 8, 1), (64, 32, 8, 1)),
+        "general": ((64, 32, 8, 1), (32, 64, 8, 1), (64, 32, 8, 1)),
         "heavy": ((32, 32, 8, 1), (32, 32, 8, 1), (64, 16, 8, 1)),
     },
     4: {
-        "cheap": ((32, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 1)),
-        "general": ((32, 32, 8, 1), (32, 16, 8, 1), (16, 16, 8, 1)),
-        "heavy": ((32, 16, 8, 1), (16, 16, 8, 1), (16, 16, 8, 1)),
+        "cheap": ((32, 32, 8, 1), (32, 32, 8, 1), (32, 16, 8, 2)),
+        "general": ((32, 32, 8, 1), (16, 32, 4, 2), (16, 16, 8, 1)),
+        "heavy": ((32, 16, 8, 1), (16, 16, 8, 1), (16, 32, 8, 1)),
     },
 }
 _SM90: dict[int, dict[str, tuple[Shape, Shape, Shape]]] = {
     2: {
-        "cheap": ((64, 64, 8, 1), (64, 32, 8, 1), (64, 32, 8, 1)),
+        "cheap": ((64, 64, 8, 1), (64, 32, 8, 1), (64, 16, 8, 2)),
         "general": ((64, 32, 8, 2), (64, 32, 4, 1), (64, 32, 8, 1)),
         "heavy": ((32, 32, 8, 1), (32, 32, 8, 1), (32, 32, 8, 1)),
     },
@@ -66,12 +67,12 @@ _SM90: dict[int, dict[str, tuple[Shape, Shape, Shape]]] = {
 _SM100: dict[int, dict[str, tuple[Shape, Shape, Shape]]] = {
     2: {
         "cheap": ((64, 32, 4, 2), (64, 32, 8, 1), (64, 16, 8, 1)),
-        "general": ((64, 64, 8, 1), (64, 32, 8, 1), (64, 16, 8, 1)),
+        "general": ((64, 32, 8, 2), (64, 32, 8, 1), (64, 16, 8, 1)),
         "heavy": ((64, 32, 8, 1), (64, 32, 8, 1), (64, 16, 8, 1)),
     },
     4: {
         "cheap": ((32, 32, 8, 1), (32, 16, 8, 1), (16, 16, 8, 1)),
-        "general": ((32, 32, 8, 1), (32, 16, 8, 1), (16, 16, 8, 1)),
+        "general": ((32, 32, 8, 1), (32, 16, 8, 1), (16, 16, 8, 2)),
         "heavy": ((32, 16, 8, 1), (32, 16, 8, 1), (16, 16, 8, 1)),
     },
 }
@@ -89,12 +90,12 @@ _GFX9: dict[int, dict[str, tuple[Shape, Shape, Shape]]] = {
 }
 _INTERPRETER = {size: dict.fromkeys(WORKS, ((16, 16, 1, 1),) * 3) for size in (2, 4)}
 _SM86 = {
-    2: {
-        **_SM80[2],
-        "cheap": (*_SM80[2]["cheap"][:2], (32, 32, 8, 1)),
-        "general": (*_SM80[2]["general"][:2], (32, 32, 8, 1)),
+    2: _SM80[2],
+    4: {
+        **_SM80[4],
+        "cheap": ((32, 32, 8, 1), (32, 16, 8, 1), (32, 16, 8, 1)),
+        "general": ((32, 32, 8, 1), (32, 16, 8, 2), (16, 16, 8, 1)),
     },
-    4: {**_SM80[4], "cheap": ((32, 32, 8, 1), (32, 16, 8, 1), (32, 16, 8, 1))},
 }
 TABLE = {"sm80": _SM80, "sm86": _SM86, "sm90": _SM90, "sm100": _SM100, "gfx9": _GFX9, "interpreter": _INTERPRETER}
 
@@ -103,23 +104,30 @@ TABLE = {"sm80": _SM80, "sm86": _SM86, "sm90": _SM90, "sm100": _SM100, "gfx9": _
 Few = tuple[int, int, int]
 _DECODE: dict[str, dict[int, dict[int, tuple[Few | None, Few | None, Few | None]]]] = {
     "sm80": {
-        2: {16: ((32, 4, 2), (32, 4, 2), (32, 4, 2)), 64: ((16, 4, 1), (16, 8, 1), None)},
+        2: {16: ((32, 4, 2), (32, 4, 2), (32, 4, 2)), 64: ((16, 4, 1), (16, 8, 2), None)},
         4: {16: ((32, 4, 2), (32, 4, 2), (32, 8, 1)), 64: ((32, 8, 1), (16, 8, 1), None)},
     },
     "sm90": {
         2: {16: ((64, 4, 1), (64, 4, 1), (32, 4, 1)), 64: ((32, 8, 1), (32, 8, 1), (32, 8, 1))},
-        4: {16: ((32, 4, 2), (32, 4, 2), (32, 8, 1)), 64: ((16, 8, 1), None, None)},
+        4: {16: ((32, 4, 2), (32, 4, 2), (32, 8, 1)), 64: ((16, 16, 1), None, None)},
     },
     "sm100": {
-        2: {16: ((64, 4, 1), (32, 4, 2), (32, 8, 1)), 64: ((32, 8, 1), (32, 8, 1), (32, 8, 1))},
-        4: {16: ((32, 4, 2), (32, 4, 2), (16, 4, 1)), 64: ((32, 8, 1), (16, 8, 1), None)},
+        2: {
+            16: ((64, 4, 1), (32, 4, 2), (32, 8, 1)),
+            32: ((32, 8, 1), (32, 8, 1), (32, 8, 1)),
+            64: ((32, 8, 1), (32, 8, 1), (32, 8, 2)),
+        },
+        4: {16: ((32, 4, 2), (32, 4, 2), (16, 4, 1)), 64: ((16, 16, 1), (16, 8, 1), None)},
     },
     "gfx9": {
-        2: {16: ((64, 4, 1), (64, 4, 1), (64, 4, 1)), 64: ((64, 4, 1), (64, 4, 1), (16, 4, 1))},
-        4: {16: ((64, 4, 1), (64, 4, 1), (64, 4, 1)), 64: ((64, 4, 1), (32, 4, 2), (16, 4, 1))},
+        2: {16: ((64, 4, 1), (64, 4, 1), (64, 4, 1)), 64: ((32, 4, 2), (32, 4, 2), (16, 4, 1))},
+        4: {16: ((64, 4, 1), (64, 4, 1), (64, 4, 1)), 64: ((32, 4, 2), (32, 4, 2), (16, 4, 1))},
     },
 }
-_DECODE["sm86"] = {**_DECODE["sm80"], 2: {16: ((32, 4, 2), (32, 4, 2), (32, 8, 1)), 64: _DECODE["sm80"][2][64]}}
+_DECODE["sm86"] = {
+    2: {16: ((32, 4, 2), (32, 4, 2), (32, 4, 1)), 64: ((16, 8, 1), (16, 8, 2), None)},
+    4: {16: _DECODE["sm80"][4][16], 64: ((16, 8, 1), (16, 16, 2), None)},
+}
 _DECODE["interpreter"] = {size: {16: ((32, 1, 1),) * 3, 64: ((16, 1, 1),) * 3} for size in (2, 4)}
 
 

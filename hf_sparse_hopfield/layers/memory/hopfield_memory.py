@@ -121,7 +121,7 @@ class HopfieldMemory(nn.Module):
         check_flag("screen", screen)
         self.normalize, self.screens = normalize, screen
         patterns = self._stored(checked_patterns(patterns))
-        self._take(patterns, torch.arange(len(patterns)) if rows is None else checked_rows(rows, len(patterns)))
+        self._take(patterns, None if rows is None else checked_rows(rows, len(patterns)))
         self.alpha = _one_number("alpha", alpha)
         self.beta = _one_number("beta", beta)
         check_alpha(self.alpha)
@@ -131,11 +131,20 @@ class HopfieldMemory(nn.Module):
         # the folder that the memory was saved to or loaded from, and what it held then
         self._folder: tuple[str, str] | None = None
 
-    def _take(self, patterns: Tensor, rows: Tensor) -> None:
+    def _take(self, patterns: Tensor, rows: Tensor | None) -> None:
         """Hold these patterns and no others."""
-        self.dimension = patterns.shape[1]
-        self._segments = [Segment(patterns, rows.to(patterns.device))]
-        self._next_row = int(rows.max()) + 1 if len(rows) else 0
+        self.dimension, self._next_row = patterns.shape[1], 0
+        self._segments = [Segment(patterns, self._named(patterns, rows))]
+
+    def _named(self, patterns: Tensor, rows: Tensor | None) -> Tensor:
+        """The names of new patterns, beside them. Default names are made there: a copy or a look would wait for a GPU."""
+        first = self._next_row
+        if rows is None:
+            self._next_row += len(patterns)
+            return torch.arange(first, self._next_row, device=patterns.device)
+        if len(rows):
+            self._next_row = max(first, int(rows.max()) + 1)
+        return rows.to(patterns.device)
 
     def _stored(self, patterns: Tensor) -> Tensor:
         return to_unit_length(patterns) if self.normalize else patterns.clone()
@@ -159,6 +168,10 @@ class HopfieldMemory(nn.Module):
     def dtype(self) -> torch.dtype:
         """Dtype of the patterns."""
         return self._segments[0].patterns.dtype
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self._segments[0].patterns.device.type == "cpu"
 
     @property
     def screen_nbytes(self) -> int:
@@ -229,16 +242,12 @@ class HopfieldMemory(nn.Module):
         """
         last = self._segments[-1]
         patterns = self._stored(more_patterns(patterns, self.dimension, last.patterns))
-        names = torch.arange(self._next_row, self._next_row + len(patterns))
-        if rows is not None:
-            names = checked_rows(rows, len(patterns))
+        names = self._named(patterns, None if rows is None else checked_rows(rows, len(patterns)))
         first = len(self)
-        if last.file is None:
-            last.extend(patterns, names.to(patterns.device))
+        if last.file is None or not self._on_cpu:  # the kernels of a GPU read one tensor
+            last.extend(patterns, names)
         else:
-            self._segments.append(Segment(patterns, names.to(patterns.device)))
-        if len(names):
-            self._next_row = max(self._next_row, int(names.max()) + 1)
+            self._segments.append(Segment(patterns, names))
         return range(first, first + len(patterns))
 
     def remove(
@@ -369,8 +378,7 @@ class HopfieldMemory(nn.Module):
         if self.alpha == 1.0:
             return True
         precise = self.dtype in (torch.float32, torch.float64) or queries <= _STORED_AS_IT_IS
-        on_cpu = self._segments[0].patterns.device.type == "cpu"
-        return len(self._segments) == 1 and (precise or not on_cpu or torch.compiler.is_compiling())
+        return len(self._segments) == 1 and (precise or not self._on_cpu or torch.compiler.is_compiling())
 
     def _retrieve(self, queries: Tensor, segments: list[Segment], **options: Any) -> Any:
         """What [`retrieve`] gives for queries `(n, d)`, without the dimensions of batch and heads."""
@@ -523,6 +531,8 @@ class HopfieldMemory(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> "HopfieldMemory":
         super()._apply(fn, recurse)
+        if len(self._segments) > 1 and fn(self._segments[0].patterns[:0]).device.type != "cpu":
+            self._segments = [Segment(self.patterns, self.rows)]  # one tensor, as for `add`
         for segment in self._segments:
             segment.apply(fn)
         return self
@@ -588,8 +598,7 @@ class HopfieldMemory(nn.Module):
             )
             return
         like = self._segments[0].patterns
-        names = torch.arange(len(patterns)) if rows is None else rows
-        self._take(patterns.detach().to(like.device, like.dtype, copy=True), names.to(like.device, copy=True))
+        self._take(patterns.detach().to(like.device, like.dtype, copy=True), None if rows is None else rows.clone())
         self._folder = None
 
     def extra_repr(self) -> str:

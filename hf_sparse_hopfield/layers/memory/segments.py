@@ -32,6 +32,7 @@ class Segment:
         self, patterns: Tensor, rows: Tensor, removed: Tensor | None = None, screen: KeyScreen | None = None
     ) -> None:
         self.patterns, self.rows, self.removed = patterns, rows, removed
+        self._removed_count: int | None = None
         self._screen = screen
         self._room: tuple[Tensor, Tensor] = (patterns, rows)
         # names of the files that hold the patterns and the marks as they are now; see folder.py
@@ -43,8 +44,12 @@ class Segment:
 
     @property
     def removed_count(self) -> int:
-        """Number of patterns that are marked as removed."""
-        return 0 if self.removed is None else int(self.removed.sum())
+        """Number of patterns that are marked as removed. They are counted once: on a GPU, counting waits for it."""
+        if self.removed is None:
+            return 0
+        if self._removed_count is None:
+            self._removed_count = int(self.removed.sum())
+        return self._removed_count
 
     @property
     def alive(self) -> Tensor | None:
@@ -86,7 +91,7 @@ class Segment:
         Mark patterns as removed.
 
         Args:
-            places (`torch.LongTensor`): Their places among those that are not.
+            places (`torch.LongTensor`): Their places among those that are not, each once.
         """
         alive = self.alive
         if alive is not None:
@@ -95,6 +100,7 @@ class Segment:
             self.rows.new_zeros(len(self.rows), dtype=torch.bool) if self.removed is None else self.removed.clone()
         )
         removed[places.to(removed.device)] = True
+        self._removed_count = self.removed_count + len(places)
         self.removed, self.removed_file = removed, None
         if self.file is None and 4 * self.removed_count > len(self.rows):
             self.compact()

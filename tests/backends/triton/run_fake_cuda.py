@@ -1,8 +1,8 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """What runs on fake CUDA tensors, in a process of its own: `run_fake_cuda.py LIBRARY`. Prints a JSON object.
 
-Fake tensors have a device and a shape but no numbers: mixing devices raises, and so does whatever would wait for the GPU to know
-a number. What is left is to count: operators that launch kernels, and copies from the host.
+Fake tensors have a device and a shape but no numbers: mixing devices raises, and so does a shape that depends on numbers. What is
+left is to count: operators that launch kernels, copies from the host, and looks at a number, which wait for the GPU.
 """
 
 import ctypes
@@ -25,7 +25,13 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from hf_sparse_hopfield import SparseHopfieldCache, retrieve  # noqa: E402
 from hf_sparse_hopfield.functional import explain_backend  # noqa: E402
-from hf_sparse_hopfield.layers import SparseHopfield, SparseHopfieldLayer, SparseHopfieldPooling  # noqa: E402
+from hf_sparse_hopfield.layers import (  # noqa: E402
+    HopfieldMemory,
+    PolynomialMemory,
+    SparseHopfield,
+    SparseHopfieldLayer,
+    SparseHopfieldPooling,
+)
 from tests.tiny_models import tiny_inputs, tiny_model  # noqa: E402
 
 
@@ -43,15 +49,19 @@ ALLOCATES = {
 
 
 class Counts(TorchDispatchMode):
-    """Counts the operators that launch kernels, by name, and copies from the host."""
+    """Counts the operators that launch kernels, by name, copies from the host, and looks at a number: a look sees True or 3."""
 
     def __enter__(self):
-        self.launches, self.copies = {}, 0
+        self.launches, self.copies, self.waits = {}, 0, 0
         return super().__enter__()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
         name = function._schema.name.split("::")[1]
+        if name == "_local_scalar_dense":
+            self.waits += args[0].device.type == "cuda"
+            return True if args[0].dtype == torch.bool else 3
+        result = function(*args, **(kwargs or {}))
+        self.waits += name == "entmax_forward"  # it looks after each Newton step, which its fake does not show
         given, made = tree_leaves((args, kwargs)), tree_leaves(result)
         on_gpu = any(isinstance(x, torch.Tensor) and x.device.type == "cuda" for x in (*given, *made))
         if on_gpu and not function.is_view and name not in ALLOCATES:
@@ -103,7 +113,7 @@ def cases():
 def counted(action, *arguments, **options):
     with Counts() as counts:
         result = action(*arguments, **options)
-    return result, {"launches": counts.launches, "copies": counts.copies}
+    return result, {"launches": counts.launches, "copies": counts.copies, "waits": counts.waits}
 
 
 def retrieval():
@@ -136,6 +146,40 @@ def layers():
     return found
 
 
+def memories():
+    """What is done with a memory, by name."""
+    found = {}
+
+    def record(name, action, *arguments, **options):
+        result, found[name] = counted(action, *arguments, **options)
+        return result
+
+    patterns, queries = (torch.randn(n, 64, device="cuda", dtype=torch.bfloat16) for n in (1000, 500))
+    memory = record("make", HopfieldMemory, patterns, alpha=1.5)
+    record("add", memory.add, patterns)
+    record("retrieve", memory, queries)
+    record("retrieve a few", memory, queries[:2])
+    record("retrieve in steps", memory.retrieve, queries, steps=3, tolerance=0.1)
+    record("trace", memory.retrieve, queries, steps=2, return_trace=True)
+    record("energy", memory.energy, queries)
+    matches = record("search", memory.search, queries)
+    assert matches.rows.shape == (500, 3) and {x.device.type for x in vars(matches).values()} == {"cuda"}
+    memory._segments[0].remove(torch.tensor([3, 5]))  # `memory.remove` has to look at these numbers, on the CPU
+    record("retrieve after a removal", memory, queries)
+    memory = record("make with cosines", HopfieldMemory, patterns.float(), normalize=True)
+    record("retrieve by cosines", memory, queries.float())
+    memory = record("make with softmax", HopfieldMemory, patterns, alpha=1.0)
+    record("retrieve by softmax", memory, queries)
+    memory, later = (record("make on the CPU", HopfieldMemory, torch.randn(n, 64)) for n in (30, 20))
+    memory._segments += later._segments  # as a folder that was saved to twice has them
+    memory = record("move segments", memory.to, "cuda")
+    assert len(memory) == 50 and memory.rows.device.type == "cuda"
+    record("retrieve from segments", memory, queries.float())
+    memory = record("make polynomial", PolynomialMemory, patterns)
+    record("retrieve by powers", memory, queries)
+    return found
+
+
 def models():
     found = {}
     for name in ("llama", "bert", "t5", "whisper"):
@@ -163,4 +207,4 @@ def models():
 if __name__ == "__main__":
     torch.cuda._lazy_init = lambda: None
     with FakeTensorMode(allow_non_fake_inputs=True):
-        print(json.dumps({"retrieve": retrieval(), "layers": layers(), "models": models()}))
+        print(json.dumps({"retrieve": retrieval(), "layers": layers(), "memories": memories(), "models": models()}))

@@ -55,7 +55,7 @@ def test_every_case_runs_on_triton(counts):
 def test_retrieval_is_one_operator(counts):
     for name, record in counts["retrieve"].items():
         forward = record["forward"]
-        assert forward["copies"] == 0, name
+        assert forward["copies"] == forward["waits"] == 0, name
         extra = {"dropout": {"randint": 1}}.get(name, {})
         if name == "decode":
             assert forward["launches"] == {"triton_decode": 1}
@@ -75,4 +75,22 @@ def test_layers_and_models(counts, kind):
         else:
             assert record["forward"]["launches"]["triton_forward"] == attentions.get(name, 1), name
             assert record["backward"]["launches"]["triton_backward"] == attentions.get(name, 1), name
-        assert record["forward"]["copies"] == 0, name
+            assert record["backward"]["waits"] == 0, name
+        assert record["forward"]["copies"] == record["forward"]["waits"] == 0, name
+
+
+def test_memories(counts):
+    """A retrieval is one operator and waits for nothing; what stores patterns looks once whether they are finite."""
+    for name, record in counts["memories"].items():
+        operators = {key: count for key, count in record["launches"].items() if key.startswith("triton")}
+        if name.startswith("retrieve"):
+            expected = {"triton_decode": 1} if "a few" in name else {"triton_forward": 3 if "steps" in name else 1}
+            others = name.endswith(("softmax", "powers"))  # alpha = 1 is for SDPA, powers are products of matrices
+            assert operators == ({} if others else expected), name
+            assert record["waits"] == 0, name
+        elif name.startswith(("make", "add")):
+            assert record["waits"] == (0 if "CPU" in name else 1), name
+        assert record["copies"] == (2 if name == "move segments" else 0), name
+    plain = [counts["memories"][name]["launches"] for name in ("retrieve", "retrieve a few", "retrieve from segments")]
+    assert plain == [{"triton_forward": 1}, {"triton_decode": 1}, {"triton_forward": 1}]
+    assert counts["memories"]["search"]["waits"] > 0  # the result has the size of the support

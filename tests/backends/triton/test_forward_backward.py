@@ -41,9 +41,10 @@ def test_equals_reference(case):
 
 @pytest.mark.slow
 @given(case=cases(max_length=90, max_head_dim=40, alphas=(1.0, 1.001, 1.2, 1.5, 2.0)))
-@settings(max_examples=1500)
+@settings(max_examples=100)  # about ten minutes under the interpreter
 def test_equals_reference_thoroughly(case):
-    check(run, case, torch.float32, TOLERANCE[torch.float32])
+    # Rounding is relative to the scores, which are as large as `sharpness`, and the gradient of beta is a sum of them.
+    check(run, case, torch.float32, TOLERANCE[torch.float32] * max(1.0, case.sharpness / 8))
 
 
 # Each case of the issue by itself, in three dtypes, long enough for several tiles and for lists of candidates.
@@ -55,6 +56,9 @@ CASES = {
     "grouped heads": Case(kv_heads=2, groups=3, queries=9, keys=20, alpha=1.5),
     "alpha and beta of heads": Case(kv_heads=2, groups=2, queries=20, keys=33, alpha="head", beta="head"),
     "alpha and beta of rows": Case(kv_heads=2, queries=20, keys=33, alpha="row", beta="row", seed=3),
+    "learned alpha of 1.07": Case(
+        batch=2, groups=3, queries=1, alpha="scalar", beta="row", sharpness=0.3, bias="head", seed=1797
+    ),
     "one learned alpha and beta": Case(batch=2, kv_heads=2, queries=20, keys=33, alpha="scalar", beta="scalar"),
     "causal with a cache": Case(queries=20, keys=70, is_causal=True, alpha=1.5),
     "more queries than keys": Case(queries=36, keys=20, is_causal=True, alpha=1.5),

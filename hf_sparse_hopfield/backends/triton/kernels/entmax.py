@@ -32,14 +32,20 @@ def powers(y, eps, MEMBER: tl.constexpr):
 
 
 @triton.jit
+def expm1_ratio(x):
+    """`(exp(x) - 1) / x`. By its series where the difference would lose digits; `by_alpha` divides what is lost by eps."""
+    near = tl.abs(x) < 0.5
+    series = 1.0 / 120 + x * (1.0 / 720 + x * (1.0 / 5040 + x * (1.0 / 40320)))
+    series = 1.0 + x * (0.5 + x * (1.0 / 6 + x * (1.0 / 24 + x * series)))
+    far = tl.where(near, 1.0, x)
+    return tl.where(near, series, (tl.exp(far) - 1.0) / far)
+
+
+@triton.jit
 def raised(shift, total, slope, eps):
     """The next shift: a step of Newton on `(total ^ eps - 1) / eps`, which is convex, so that from below none passes the root."""
     log_total = tl.log(tl.maximum(total, 1e-30))
-    x = eps * log_total
-    near = tl.abs(x) < 0.03
-    safe = tl.where(near, 1.0, x)
-    ratio = tl.where(near, 1.0 + x * (0.5 + x * (1.0 / 6 + x * (1.0 / 24))), (tl.exp(safe) - 1.0) / safe)
-    step = log_total * ratio * tl.exp((1.0 - eps) * log_total) / tl.maximum(slope, 1e-30)
+    step = log_total * expm1_ratio(eps * log_total) * tl.exp((1.0 - eps) * log_total) / tl.maximum(slope, 1e-30)
     return tl.where(slope > 0, shift + step, shift)
 
 
@@ -49,12 +55,11 @@ def by_alpha(p, eps):
     inside = p > 0
     log_p = tl.log(tl.where(inside, p, 1.0))
     log_u = eps * log_p
-    near = tl.abs(log_u) < 0.03
-    grown = (tl.exp(log_u) - 1.0) / tl.where(near, 1.0, log_u)
-    y = log_p * tl.where(near, 1.0 + log_u * (0.5 + log_u * (1.0 / 6 + log_u * (1.0 / 24))), grown)
+    y = log_p * expm1_ratio(log_u)
     x = eps * y
-    near = tl.abs(x) < 0.03
-    series = p * y * y * (-0.5 + x * (2.0 / 3 + x * (-0.75 + x * 0.8)))
+    near = tl.abs(x) < 0.1
+    series = 0.8 + x * (-5.0 / 6 + x * (6.0 / 7 + x * (-7.0 / 8)))
+    series = p * y * y * (-0.5 + x * (2.0 / 3 + x * (-0.75 + x * series)))
     safe = tl.where(near, 1.0, eps)
     direct = (tl.exp((1.0 - eps) * log_p) * x - p * log_u) / (safe * safe)
     return tl.where(inside, tl.where(near, series, direct), 0.0)

@@ -1,0 +1,112 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+"""Text that a causal language model writes itself: there is nothing to download, and it is of the model's own domain."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+from transformers import GenerationConfig, GenerationMixin, PreTrainedModel
+
+from ..model_running import evaluating
+
+
+_AT_ONCE = 32  # windows that are written together
+# Plain sampling. Without a token that ends a text, the next one begins after it.
+_SAMPLED = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "eos_token_id": None, "pad_token_id": 0}
+_MARK = "\x00"  # stands for the words of the user in a chat template
+
+
+@torch.no_grad()
+def self_written(
+    model: PreTrainedModel,
+    tokenizer: Any,
+    *,
+    windows: int,
+    length: int,
+    seed: int = 0,
+    progress: bool = False,
+) -> torch.Tensor:
+    """
+    Let a causal language model write windows of text: sampled from its own distribution, from the token that begins a text.
+
+    A model with a chat template writes every other window as a conversation. It gets what precedes the words of the user, and
+    writes these too.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]): A causal language model.
+        tokenizer: Its tokenizer, or a processor that has one.
+        windows (`int`): Number of windows.
+        length (`int`): Tokens in a window.
+        seed (`int`, *optional*, defaults to 0): Seed of the sampling.
+        progress (`bool`, *optional*, defaults to `False`): Show a progress bar.
+
+    Returns:
+        `torch.LongTensor` of shape `(windows, length)`.
+
+    Example:
+
+    ```python
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> from hf_sparse_hopfield.sample_inputs import self_written
+
+    >>> sizes = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2, "vocab_size": 99}
+    >>> model = LlamaForCausalLM(LlamaConfig(**sizes, num_hidden_layers=2))
+    >>> self_written(model, None, windows=2, length=16).shape
+    torch.Size([2, 16])
+
+    ```
+    """
+    if not isinstance(model, GenerationMixin) or not model.can_generate() or model.config.is_encoder_decoder:
+        raise ValueError(
+            f"{type(model).__name__} writes no text: self-written text needs a causal language model. Give a text file."
+        )
+    writer: Any = model
+    starts = [start for start in _starts(model, tokenizer) if len(start) < length]
+    written = []
+    devices = [] if model.device.type == "cpu" else [model.device]
+    with (
+        torch.random.fork_rng(devices),
+        evaluating(model),
+        _sampling(model),
+        tqdm(total=windows, desc="writing", disable=not progress) as bar,
+    ):
+        torch.manual_seed(seed)
+        for number in range(0, windows, _AT_ONCE):
+            start = torch.tensor(starts[number // _AT_ONCE % len(starts)], device=model.device)
+            count = min(_AT_ONCE, windows - number)
+            text: Any = writer.generate(
+                start.expand(count, -1),
+                attention_mask=torch.ones(count, len(start), dtype=torch.long, device=model.device),
+                max_new_tokens=length - len(start),
+            )
+            written.append(text.cpu())
+            bar.update(count)
+    return torch.cat(written)
+
+
+@contextmanager
+def _sampling(model: GenerationMixin) -> Iterator[None]:
+    """Generate with `_SAMPLED`, until the context ends. What an argument of `generate` leaves out comes from the model."""
+    before = model.generation_config
+    model.generation_config = GenerationConfig(**_SAMPLED)
+    try:
+        yield
+    finally:
+        model.generation_config = before
+
+
+def _starts(model: PreTrainedModel, tokenizer: Any) -> list[list[int]]:
+    """The tokens that windows begin with."""
+    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+    config = model.config.get_text_config()
+    known = (getattr(tokenizer, "bos_token_id", None), config.bos_token_id, config.eos_token_id, 0)
+    first = next(token for token in known if isinstance(token, int))
+    starts = [[first]]
+    if getattr(tokenizer, "chat_template", None):
+        chat = tokenizer.apply_chat_template([{"role": "user", "content": _MARK}], tokenize=False)
+        before, found, _ = chat.partition(_MARK)
+        if found:
+            starts.append(tokenizer(before, add_special_tokens=False)["input_ids"])
+    return starts

@@ -1,0 +1,149 @@
+# Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+import copy
+import json
+
+import pytest
+import torch
+from transformers import TrainingArguments
+
+from hf_sparse_hopfield import DistillationOptions, calibrate, distill, to_sparse_hopfield
+from hf_sparse_hopfield.calibration.distillation import Distillation
+from hf_sparse_hopfield.integration.binding import LayerRetrieval
+from hf_sparse_hopfield.observation import Observer, observed
+
+from ..tiny_models import sharpened, tiny_inputs, tiny_model
+
+
+def _batches(count=8, labels=True, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    windows = torch.randint(0, 90, (count, 2, 16), generator=generator)
+    return [{"input_ids": x, **({"labels": x} if labels else {})} for x in windows]
+
+
+def _calibrated(alpha=2.0, sharp=6.0):
+    model, _ = calibrate(
+        sharpened(tiny_model("llama"), sharp), _batches(2), alpha=alpha, refine_steps=0, progress=False
+    )
+    return model
+
+
+def _arguments(folder, **options):
+    options = {"save_strategy": "no", "report_to": [], "use_cpu": True, "logging_steps": 1, **options}
+    return TrainingArguments(str(folder), **options)
+
+
+def test_the_model_comes_closer_and_only_attention_changes(tmp_path):
+    model = to_sparse_hopfield(sharpened(tiny_model("llama")), {"alpha": 2.0})
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    model, report = distill(
+        model, _batches(), steps=12, layer_steps=6, settings_learning_rate=0.1, progress=False,
+        training_arguments=_arguments(tmp_path),
+    )  # fmt: skip
+    assert report.held_out["after"]["divergence"] < 0.5 * report.held_out["before"]["divergence"]
+    assert report.held_out["after"]["dense_loss"] == report.held_out["before"]["dense_loss"]  # of the weights before
+    assert report.steps == 18 and report.tokens == 18 * 32 and len(report.losses) == 18
+    changed = {name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])}
+    assert changed and all("self_attn" in name for name in changed)
+    assert all(change > 0 for change in report.changed.values())
+    assert not any(parameter.numel() == 4 for parameter in model.parameters()), "settings are fixed again"
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    report.save(tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text())["mean_support"] == pytest.approx(report.mean_support)
+
+
+def test_the_settings_are_saved_with_the_model(tmp_path):
+    from hf_sparse_hopfield.checkpoints.loading import load_model
+
+    model, _ = distill(_calibrated(), _batches(), steps=3, layer_steps=1, progress=False)
+    model.save_pretrained(tmp_path)
+    tokens = _batches(1)[0]["input_ids"]
+    with torch.no_grad():
+        torch.testing.assert_close(
+            load_model(tmp_path)(input_ids=tokens).logits, model.eval()(input_ids=tokens).logits
+        )
+
+
+def test_a_limit_on_the_support_is_kept():
+    options = {"layer_steps": 0, "settings_learning_rate": 0.1, "progress": False}
+    _, free = distill(_calibrated(1.5, 2.5), _batches(), steps=10, **options)
+    limit = 0.6 * free.mean_support
+    _, kept = distill(_calibrated(1.5, 2.5), _batches(), steps=80, max_support=limit, **options)
+    assert free.mean_support > 0.3 and kept.mean_support < 1.2 * limit
+
+
+def test_it_resumes_bit_for_bit(tmp_path):
+    arguments = {"save_strategy": "steps", "save_steps": 3}
+    options = {"steps": 4, "layer_steps": 2, "max_support": 0.5, "progress": False}
+    whole, _ = distill(_calibrated(), _batches(), training_arguments=_arguments(tmp_path, **arguments), **options)
+    resumed, report = distill(
+        _calibrated(), _batches(), training_arguments=_arguments(tmp_path, **arguments),
+        resume_from_checkpoint=str(tmp_path / "checkpoint-3"), **options,
+    )  # fmt: skip
+    assert report.steps == 6
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, resumed.state_dict()[name]), name
+    assert whole.config.sparse_hopfield == resumed.config.sparse_hopfield
+
+
+def test_the_teacher_is_the_model_before(tmp_path):
+    model = _calibrated()
+    tokens = _batches(1)[0]["input_ids"]
+    with torch.no_grad(), observed(model, Observer()):
+        dense = model(input_ids=tokens).logits
+    distillation = Distillation(model, None, DistillationOptions())
+    distillation.before = {n: p.detach().clone() for n, p in model.named_parameters() if "self_attn.q_proj" in n}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in distillation.before:
+                parameter.mul_(1.5)
+        with distillation.dense() as teacher:
+            torch.testing.assert_close(teacher(input_ids=tokens).logits, dense)
+        with observed(model, Observer()):
+            assert (model(input_ids=tokens).logits - dense).abs().max() > 1e-4
+
+
+def test_mixed_precision_trains_the_weights_it_returns(tmp_path):
+    model = to_sparse_hopfield(sharpened(tiny_model("llama")), {"alpha": 2.0})
+    _, report = distill(
+        model, _batches(), steps=12, layer_steps=6, learning_rate=1e-3, settings_learning_rate=0.1, progress=False,
+        training_arguments=_arguments(tmp_path, bf16=True),
+    )  # fmt: skip
+    # measured in full precision: autocast must not have mixed up the weights of before and now
+    assert report.held_out["after"]["divergence"] < 0.5 * report.held_out["before"]["divergence"]
+
+
+def test_another_teacher_and_half_precision(tmp_path):
+    model, teacher = _calibrated(), sharpened(tiny_model("llama"))
+    model, report = distill(
+        model, _batches(labels=False), teacher, steps=4, layer_steps=2, progress=False,
+        training_arguments=_arguments(tmp_path, bf16=True, gradient_accumulation_steps=2),
+    )  # fmt: skip
+    assert report.tokens == 6 * 2 * 32 and "dense_loss" not in report.held_out["after"]
+
+
+@pytest.mark.parametrize("name", ["bert", "t5", "whisper", "vit"])
+def test_models_without_logits_or_without_tokens(name):
+    batches = [tiny_inputs(name)] * 3
+    model = to_sparse_hopfield(sharpened(tiny_model(name), 3.0), {"alpha": 2.0})
+    _, report = distill(model, batches, steps=6, layer_steps=4, settings_learning_rate=0.1, progress=False)
+    assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
+
+
+def test_what_is_wrong_is_said_and_the_model_stays_as_it_was():
+    with pytest.raises(ValueError, match="batches has 1"):
+        distill(_calibrated(), _batches(1))
+    with pytest.raises(TypeError, match="distill has no option 'step'"):
+        distill(_calibrated(), _batches(), step=3)
+    with pytest.raises(ValueError, match="max_support=0.1 and budget=0.1 exclude each other"):
+        DistillationOptions(max_support=0.1, budget=0.1)
+    with pytest.raises(ValueError, match="both 0"):
+        DistillationOptions(steps=0, layer_steps=0)
+    with pytest.raises(ValueError, match="no sparse attention"):
+        distill(tiny_model("llama"), _batches())
+    model = _calibrated()
+    before = copy.deepcopy(model.state_dict()), model.config.sparse_hopfield
+    bad = [{"input_ids": torch.full((1, 4), 10**6)} for _ in range(3)]
+    with pytest.raises(IndexError):
+        distill(model, bad, steps=2, layer_steps=0, progress=False)
+    assert model.config.sparse_hopfield == before[1] and model.state_dict().keys() == before[0].keys()
+    assert not any(m.learn_beta for m in model.modules() if isinstance(m, LayerRetrieval))
