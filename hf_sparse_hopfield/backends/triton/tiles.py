@@ -2,8 +2,8 @@
 """The sizes of tiles: a table by kind of device, width of heads and bytes of a number.
 
 Each entry is the largest of some that compile without spilling registers and fit the shared memory, with plain options,
-`settings` and `all`; no GPU was needed. One still spills: "sm90", float32 with heads of 256 and the work "heavy", 12 bytes in
-`grad_keys`. docs/gpu_kernels.md has the figures, and `python -m hf_sparse_hopfield.benchmark.compile_kernels` writes them again.
+`settings` and `all`; no GPU was needed. docs/gpu_kernels.md has the figures, and
+`python -m hf_sparse_hopfield.benchmark.compile_kernels` writes them again.
 Whoever has a GPU can measure better ones with `hf-sparse-hopfield bench --device cuda --autotune`, which writes a file that
 `HF_SPARSE_HOPFIELD_TILES` names.
 """
@@ -23,12 +23,14 @@ class Tile(NamedTuple):
     Args:
         rows, keys (`int`): Queries and keys of a tile.
         warps, stages (`int`): Warps of a program, and depth of its software pipeline.
+        piece (`int`, *optional*, defaults to 128): Entries of a row that are multiplied at a time, at most.
     """
 
     rows: int
     keys: int
     warps: int
     stages: int
+    piece: int = 128
 
 
 CANDIDATES = 32  # scores that a row may collect before its block looks at whole tiles again
@@ -39,7 +41,7 @@ WORKS = ("cheap", "general", "heavy")
 
 # device -> bytes of a number -> work -> for widths up to 64, 128 and 256: rows and keys of a tile, warps, stages.
 # Devices: "sm80" (A100), "sm86" (cards with 99 KB of shared memory), "sm90", "sm100", "gfx9", and the interpreter.
-Shape = tuple[int, int, int, int]
+Shape = tuple[int, int, int, int] | tuple[int, int, int, int, int]
 _SM80: dict[int, dict[str, tuple[Shape, Shape, Shape]]] = {
     2: {
         "cheap": ((64, 32, 8, 1), (64, 64, 8, 1), (64, 32, 8, 1)),
@@ -61,7 +63,7 @@ _SM90: dict[int, dict[str, tuple[Shape, Shape, Shape]]] = {
     4: {
         "cheap": ((32, 32, 8, 1), (32, 16, 8, 1), (16, 16, 8, 1)),
         "general": ((32, 32, 8, 1), (32, 16, 8, 1), (32, 16, 8, 1)),
-        "heavy": ((32, 16, 8, 1), (32, 16, 8, 1), (16, 16, 8, 1)),
+        "heavy": ((32, 16, 8, 1), (32, 16, 8, 1), (16, 16, 8, 1, 16)),
     },
 }
 _SM100: dict[int, dict[str, tuple[Shape, Shape, Shape]]] = {
@@ -147,7 +149,7 @@ def tile_for(kind: str, size: int, width: int, work: str) -> Tile:
     >>> from hf_sparse_hopfield.backends.triton.tiles import tile_for
 
     >>> tile_for("sm90", 2, 128, "cheap")
-    Tile(rows=64, keys=32, warps=8, stages=1)
+    Tile(rows=64, keys=32, warps=8, stages=1, piece=128)
     ```
     """
     place = 0 if width <= 64 else 1 if width <= 128 else 2
@@ -169,7 +171,7 @@ def decode_tile(kind: str, size: int, width: int, rows: int) -> Tile | None:
     >>> from hf_sparse_hopfield.backends.triton.tiles import decode_tile
 
     >>> decode_tile("sm90", 2, 128, rows=4)
-    Tile(rows=16, keys=64, warps=4, stages=1)
+    Tile(rows=16, keys=64, warps=4, stages=1, piece=128)
     >>> decode_tile("sm90", 2, 128, rows=100)
     ```
     """

@@ -217,11 +217,17 @@ def tune_class(plan: Plan, device: TimingDevice, size: int, work: str, width: in
         times = time_in_turns(running, seconds_of, plan.seconds, device.rounds)
         tuning.seconds.update({running[words]: spent for words, spent in times.items()})
 
-    compare([usual, *(Tile(*shape, usual.warps, usual.stages) for shape in plan.shapes)])
+    compare([usual, *(Tile(*shape, usual.warps, usual.stages, usual.piece) for shape in plan.shapes)])
     if not tuning.seconds:
         return tuning
     best = min(tuning.seconds, key=lambda tile: tuning.seconds[tile])
-    compare([best, usual, *(Tile(best.rows, best.keys, *rest) for rest in itertools.product(plan.warps, plan.stages))])
+    compare(
+        [
+            best,
+            usual,
+            *(Tile(best.rows, best.keys, *rest, usual.piece) for rest in itertools.product(plan.warps, plan.stages)),
+        ]
+    )
     ranking = sorted(tuning.seconds, key=lambda tile: tuning.seconds[tile])
     tuning.tile = next((tile for tile in ranking if runs(tile, full=True)), None)
     return tuning

@@ -40,12 +40,12 @@ def test_tiles_are_in_use_within_the_block_only(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_SPARSE_HOPFIELD_TILES", str(file))
     tiles._measured.cache_clear()
     try:
-        assert tile_for("sm90", 2, 64, "cheap") == (16, 32, 4, 1)
+        assert tile_for("sm90", 2, 64, "cheap") == Tile(16, 32, 4, 1)
         with tiles_in_use({"sm90/2/cheap/128": Tile(1, 2, 3, 4)}):
-            assert tile_for("sm90", 2, 128, "cheap") == (1, 2, 3, 4)
-            assert tile_for("sm90", 2, 64, "cheap") == tiles.TABLE["sm90"][2]["cheap"][0]
-        assert tile_for("sm90", 2, 64, "cheap") == (16, 32, 4, 1)
-        assert tile_for("sm90", 2, 128, "cheap") == tiles.TABLE["sm90"][2]["cheap"][1]
+            assert tile_for("sm90", 2, 128, "cheap") == Tile(1, 2, 3, 4)
+            assert tile_for("sm90", 2, 64, "cheap") == Tile(*tiles.TABLE["sm90"][2]["cheap"][0])
+        assert tile_for("sm90", 2, 64, "cheap") == Tile(16, 32, 4, 1)
+        assert tile_for("sm90", 2, 128, "cheap") == Tile(*tiles.TABLE["sm90"][2]["cheap"][1])
     finally:
         monkeypatch.undo()
         tiles._measured.cache_clear()
@@ -79,11 +79,13 @@ def test_the_best_tile_that_runs_with_every_option_is_written(tmp_path, monkeypa
     said = []
     results = tune_and_write(PretendedDevice(), plan, tmp_path, said.append)
     written = json.loads((tmp_path / "tiles.json").read_text())
-    assert written == {"sm90/2/cheap/64": [1, 2, 3, 4], "interpreter/4/cheap/64": [16, 16, 1, 1]} == results["tiles"]
+    assert (
+        written == {"sm90/2/cheap/64": [1, 2, 3, 4], "interpreter/4/cheap/64": [16, 16, 1, 1, 128]} == results["tiles"]
+    )
     skipped = {tuple(tile): reason for *tile, reason in results["classes"][0]["skipped"]}
-    assert skipped[(24, 16, 1, 1)] == "RuntimeError: out of resource: shared memory"
-    assert "off by 1" in skipped[(64, 16, 1, 1)]
-    assert skipped[(32, 32, 1, 2)].startswith("with every option: RuntimeError")
+    assert skipped[Tile(24, 16, 1, 1)] == "RuntimeError: out of resource: shared memory"
+    assert "off by 1" in skipped[Tile(64, 16, 1, 1)]
+    assert skipped[Tile(32, 32, 1, 2)].startswith("with every option: RuntimeError")
     assert any("24 x 16, warps 1, stages 1 left out (RuntimeError" in line for line in said)
     assert any("1.00 times as fast as the table's" in line for line in said)
     text = (tmp_path / "tiles.md").read_text()
