@@ -31,6 +31,7 @@ FORMAT = "hf_sparse_hopfield.HopfieldMemory"
 VERSION = "2"
 MANIFEST = "memory.json"
 _FILE_NAME = re.compile(r"(patterns|removed)-[0-9a-f]{32}\.safetensors")
+_UNFINISHED = re.compile(r"\.tmp[0-9A-Za-z]{6}")  # what safetensors writes before it has the name of a file
 _SCREEN = ("codes", "scales", "bounds")
 
 
@@ -127,7 +128,8 @@ def _write_tensors(folder: Path, kind: str, tensors: dict[str, Tensor], written:
 def _remove_unused(folder: Path, entries: Iterable[dict[str, Any]]) -> None:
     used = {entry[kind] for entry in entries for kind in ("file", "removed")}
     for entry in folder.iterdir():
-        if _FILE_NAME.fullmatch(entry.name) and entry.name not in used:
+        unused = _FILE_NAME.fullmatch(entry.name) and entry.name not in used
+        if unused or _UNFINISHED.fullmatch(entry.name):
             with suppress(OSError):  # still mapped, where the system does not allow that
                 entry.unlink()
         elif entry.name.startswith(f".{MANIFEST}."):  # of a process that was killed
