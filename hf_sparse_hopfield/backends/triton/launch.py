@@ -66,7 +66,9 @@ def run_kernel(kernel: Any, grid: Sequence[int], tile: Tile | None, arguments: d
         arguments (`dict`): More than the arguments of the kernel, by name.
     """
     if tile is not None:
-        pieces = {name: min(arguments[name], tile.piece) for name in ("PIECE", "VALUE_PIECE") if name in arguments}
+        pieces: dict[str, int] = {
+            name: min(arguments[name], tile.piece) for name in ("PIECE", "VALUE_PIECE") if name in arguments
+        }
         arguments = {**arguments, **pieces, "BM": tile.rows, "BN": tile.keys}
     own = {name: arguments[name] for name in kernel.arg_names}
     options = {} if tile is None else {"num_warps": tile.warps, "num_stages": tile.stages}

@@ -11,7 +11,7 @@ Whoever has a GPU can measure better ones with `hf-sparse-hopfield bench --devic
 import functools
 import json
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -99,7 +99,14 @@ _SM86 = {
         "general": ((32, 32, 8, 1), (32, 16, 8, 2), (16, 16, 8, 1)),
     },
 }
-TABLE = {"sm80": _SM80, "sm86": _SM86, "sm90": _SM90, "sm100": _SM100, "gfx9": _GFX9, "interpreter": _INTERPRETER}
+TABLE: dict[str, Any] = {
+    "sm80": _SM80,
+    "sm86": _SM86,
+    "sm90": _SM90,
+    "sm100": _SM100,
+    "gfx9": _GFX9,
+    "interpreter": _INTERPRETER,
+}
 
 # Decode: device -> bytes of a number -> rows of the heads that share a kv head, up to -> for widths up to 64, 128 and 256:
 # keys of a tile, warps, stages; none if no tile fits the registers.
