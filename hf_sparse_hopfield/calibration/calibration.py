@@ -164,15 +164,16 @@ class _Calibration:
         refiner = Refiner.starting_from(
             choice, self.options.searches_alpha, list(filter(self.heads.lengths_vary, choice))
         )
-        self.report.refined = refine(
-            self.model,
-            self.batches,
-            refiner,
-            planned_refinement(self.model, self.options),
-            self.options.refine_on,
-            record=self.record,
-            progress=self.progress,
-        )
+        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.options.bf16):
+            self.report.refined = refine(
+                self.model,
+                self.batches,
+                refiner,
+                planned_refinement(self.model, self.options),
+                self.options.refine_on,
+                record=self.record,
+                progress=self.progress,
+            )
         measuring = self.heads.measuring(refiner.result())
         self._stream(measuring, Record(None, {}))
         if self.options.budget is not None:

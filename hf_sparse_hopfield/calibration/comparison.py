@@ -4,7 +4,8 @@
 The dense twin is the same model, observed with dense attention: there is no second copy of the weights.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -36,9 +37,19 @@ def divergence(name: str, dense: torch.Tensor, sparse: torch.Tensor, batch: Batc
     return each.mean()
 
 
+@contextmanager
+def twin(model: nn.Module) -> Iterator[nn.Module]:
+    """The model with dense attention, until the context ends."""
+    with observed(model, Observer()):
+        yield model
+
+
 @torch.no_grad()
 def compare_with_dense(
-    model: nn.Module, batches: Iterable[Batch], observer: Observer | None = None
+    model: nn.Module,
+    batches: Iterable[Batch],
+    observer: Observer | None = None,
+    dense: Callable[[], AbstractContextManager[nn.Module]] | None = None,
 ) -> dict[str, float]:
     """
     Run a sparse model and its dense twin on the same inputs.
@@ -47,6 +58,7 @@ def compare_with_dense(
         model ([`~transformers.PreTrainedModel`]): A sparse model.
         batches (iterable of `dict`): Model inputs. If they have labels, losses are compared too.
         observer ([`Observer`], *optional*): Gives the settings of the sparse run. By default the model keeps its own.
+        dense (`Callable`, *optional*): Gives the dense model, as a context. By default the model with dense attention.
 
     Returns:
         `dict`: `divergence` (KL divergence of the logits, or relative squared error of the hidden states), `cosine` (mean
@@ -57,19 +69,19 @@ def compare_with_dense(
     with evaluating(model):
         for batch in batches:
             batch = on_device(batch, model)
-            with observed(model, Observer()):
-                dense = model(**batch)
+            with dense() if dense else twin(model) as teacher:
+                expected = teacher(**batch)
             with observed(model, observer or OwnSettings()):
                 sparse = model(**batch)
-            name, dense_output = main_output(dense)
+            name, dense_output = main_output(expected)
             sparse_output = main_output(sparse)[1]
             size = batch_size(batch)
             values = {
                 "divergence": divergence(name, dense_output, sparse_output, batch),
                 "cosine": F.cosine_similarity(dense_output.float(), sparse_output.float(), dim=-1).mean(),
             }
-            if getattr(dense, "loss", None) is not None:
-                values |= {"dense_loss": dense.loss, "sparse_loss": sparse.loss}
+            if getattr(expected, "loss", None) is not None:
+                values |= {"dense_loss": expected.loss, "sparse_loss": sparse.loss}
             for key, value in values.items():
                 sums[key] = sums.get(key, 0.0) + float(value) * size
             count += size

@@ -21,14 +21,16 @@ from torch import nn
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback, TrainingArguments
 from transformers.utils import logging
 
+from ..configuration import HEAD_FIELDS
 from ..files import write_json
 from ..integration.binding import LayerRetrieval, bind
 from ..integration.model_settings import LiveSettings, apply_settings
 from ..integration.sites import Site, attention_sites
 from ..model_running import Batch, batch_size, evaluating, main_output, on_device
-from ..observation import Observer, OwnSettings, observed, own_settings
+from ..observation import OwnSettings, observed, own_settings
 from ..training import SparseHopfieldArguments, SparseHopfieldTrainer
-from .comparison import divergence
+from .comparison import compare_with_dense, divergence, twin
+from .low_rank import add_low_rank, is_low_rank, relative_change
 from .recipe import DistillationOptions
 from .support_constraint import SupportConstraint, SupportMeter
 
@@ -37,6 +39,7 @@ logger = logging.get_logger(__name__)
 
 _LEARNED = ("beta", "length_power")
 _MEASURED_ROWS = 16
+_MEASURED_EVERY = 4  # steps: a measurement takes a fifth of a step
 
 
 @dataclass
@@ -93,12 +96,12 @@ def distill(
     resume_from_checkpoint: str | bool | None = None,
     progress: bool = True,
     **overrides: Any,
-) -> tuple[PreTrainedModel, DistillationReport]:
+) -> tuple[Any, DistillationReport]:
     """
     Train the attention of a sparse model on the outputs of the dense one.
 
-    Calibrate the model first. Trained are the weights of its sparse attention modules, with beta and length_power of every head
-    (and alpha, with `learn_alpha`); all other weights stay as they are. [`SparseHopfieldTrainer`] does the work, so that
+    Calibrate the model first. Trained are the weights of its sparse attention modules (with `rank`, low-rank updates of them), and
+    beta and length_power of every head (and alpha, with `learn_alpha`); all other weights stay as they are. [`SparseHopfieldTrainer`] does the work, so that
     `accelerate launch`, mixed precision, gradient accumulation, checkpoints and logging work as usual.
 
     Args:
@@ -115,7 +118,7 @@ def distill(
         **overrides: Fields of [`DistillationOptions`]. They take precedence over `options`.
 
     Returns:
-        `tuple`: The model, and a [`DistillationReport`].
+        `tuple`: The model, and a [`DistillationReport`]. With `merge=False`, instead of the model a [`~peft.PeftModel`] around it.
 
     Example:
 
@@ -143,8 +146,9 @@ def distill(
         if training_arguments is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             training_arguments = TrainingArguments(folder, save_strategy="no", report_to=[], use_cpu=_is_on_cpu(model))
-        stack.enter_context(_learning(model, options))
+        adapted = stack.enter_context(_learning(model, options))
         distillation = Distillation(model, teacher, options)
+        distillation.check_teacher(batches[0])
         report = DistillationReport(dataclasses.asdict(options), held_out_batches=len(held_out))
         report.held_out["before"] = distillation.compare(held_out)
         trainer = SparseHopfieldTrainer(
@@ -169,7 +173,7 @@ def distill(
         settings = distillation.settings()
     apply_settings(model, settings)
     report.seconds = time.monotonic() - start
-    return model, report
+    return adapted if adapted is not None and not options.merge else model, report
 
 
 class Distillation(nn.Module):
@@ -215,7 +219,8 @@ class Distillation(nn.Module):
         """
         inputs = self._inputs(batch)
         by_layers = self.step < self.options.layer_steps
-        meter = SupportMeter(_MEASURED_ROWS, self.step) if self.constraint.is_active else OwnSettings()
+        measured = self.constraint.is_active and self.step % _MEASURED_EVERY == 0
+        meter = SupportMeter(_MEASURED_ROWS, self.step) if measured else OwnSettings()
         with observed(self.model, meter) as parameters:
             if isinstance(meter, SupportMeter):
                 meter.parameters = parameters
@@ -223,6 +228,7 @@ class Distillation(nn.Module):
         self.divergence = float(loss.detach())
         if isinstance(meter, SupportMeter):
             self.constraint.note(meter.shares)
+        if self.constraint.is_active:
             loss = loss + self.constraint.penalty(self.retrievals)
         return {"loss": loss}
 
@@ -256,6 +262,38 @@ class Distillation(nn.Module):
             losses.append((output.float() - dense.float()).square().mean() / dense.float().square().mean())
         return torch.stack(losses).mean()
 
+    @torch.no_grad()
+    def check_teacher(self, batch: Batch) -> None:
+        """
+        Refuse a teacher whose outputs the model cannot learn, before any work.
+
+        Args:
+            batch (`dict`): Model inputs to try.
+        """
+        teacher = self._teacher[0]
+        if teacher is None:
+            return
+        inputs = self._inputs(on_device(batch, self.model))
+        with self.dense(), evaluating(self.model):
+            found = main_output(self.model(**inputs))
+            try:
+                expected = main_output(teacher(**inputs))
+            except Exception as error:  # an unsuitable model can fail in any way
+                raise ValueError(
+                    f"teacher ({type(teacher).__name__}) fails on the batches ({type(error).__name__}: {error})."
+                ) from error
+        if (expected[0], expected[1].shape) != (found[0], found[1].shape):
+            raise ValueError(
+                f"teacher ({type(teacher).__name__}) does not fit the model: it gives {expected[0]} of shape {tuple(expected[1].shape)}, "
+                f"the model {found[0]} of shape {tuple(found[1].shape)}."
+            )
+        known = dict(teacher.named_modules())
+        lacking = [name for name in self.sites if name not in known]
+        if lacking and self.options.layer_steps:
+            raise ValueError(
+                f"teacher ({type(teacher).__name__}) has no module {lacking[0]!r} to match: set layer_steps=0 to learn its outputs only."
+            )
+
     @contextmanager
     def dense(self) -> Iterator[nn.Module]:
         """The dense model, until the context ends."""
@@ -264,8 +302,8 @@ class Distillation(nn.Module):
             with evaluating(teacher):
                 yield teacher
             return
-        with observed(self.model, Observer()), self._weights_before():
-            yield self.model
+        with twin(self.model) as model, self._weights_before():
+            yield model
 
     @contextmanager
     def _weights_before(self) -> Iterator[None]:
@@ -292,7 +330,6 @@ class Distillation(nn.Module):
             inputs["use_cache"] = False
         return inputs
 
-    @torch.no_grad()
     def compare(self, batches: Sequence[Batch]) -> dict[str, float]:
         """
         Compare the model with the dense one.
@@ -300,24 +337,7 @@ class Distillation(nn.Module):
         Args:
             batches (sequence of `dict`): Model inputs; with labels, losses are compared too.
         """
-        sums: dict[str, float] = {}
-        with evaluating(self.model):
-            for batch in batches:
-                inputs = on_device(batch, self.model)
-                with self.dense() as teacher:
-                    dense = teacher(**inputs)
-                sparse = self.model(**inputs)
-                name, expected = main_output(dense)
-                output = main_output(sparse)[1]
-                values = {
-                    "divergence": divergence(name, expected, output, inputs),
-                    "cosine": torch.cosine_similarity(expected.float(), output.float(), dim=-1).mean(),
-                }
-                if getattr(dense, "loss", None) is not None:
-                    values |= {"dense_loss": dense.loss, "sparse_loss": sparse.loss}
-                for key, value in values.items():
-                    sums[key] = sums.get(key, 0.0) + float(value) * batch_size(batch)
-        return {key: value / sum(map(batch_size, batches)) for key, value in sums.items()}
+        return compare_with_dense(self.model, batches, dense=self.dense)
 
     @torch.no_grad()
     def measured(self, batches: Sequence[Batch]) -> dict[str, list[float]]:
@@ -332,6 +352,8 @@ class Distillation(nn.Module):
     @torch.no_grad()
     def changed(self) -> dict[str, float]:
         """Norm of the change of the trained weights of each attention module, relative to that of the weights."""
+        if self.options.rank is not None:
+            return {name: relative_change(site.module) for name, site in self.sites.items()}
         parameters = dict(self.model.named_parameters())
         changes = {}
         for site in self.sites:
@@ -420,7 +442,7 @@ def _only(samples: list[Batch]) -> dict[str, Batch]:
 def _arguments(given: TrainingArguments, options: DistillationOptions, progress: bool) -> TrainingArguments:
     return dataclasses.replace(
         given,
-        learning_rate=options.learning_rate,
+        learning_rate=options.weights_learning_rate,
         max_steps=options.total_steps,
         warmup_steps=min(10, options.total_steps // 10),
         lr_scheduler_type="cosine",
@@ -472,26 +494,46 @@ def _is_setting(name: str) -> bool:
 
 
 @contextmanager
-def _learning(model: PreTrainedModel, options: DistillationOptions) -> Iterator[None]:
-    """Settings are learned, and nothing but sparse attention is trained, until the context ends."""
-    _sparse_sites(model)  # raises if there are none
+def _learning(model: PreTrainedModel, options: DistillationOptions) -> Iterator[Any]:
+    """
+    Settings are learned, and nothing but sparse attention is trained, until the context ends. With a rank, the context is the
+    model with an adapter, whose updates the end merges if that is wanted.
+    """
+    sites = _sparse_sites(model)  # raises if there are none
     live = LiveSettings(model)
     before = [config.sparse_hopfield for config in live.configs]
-    names = (*_LEARNED, "alpha") if options.learn_alpha else _LEARNED
     frozen = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    for config in live.configs:
-        config.sparse_hopfield = config.sparse_hopfield.replace(**{f"learn_{name}": True for name in names})
-    bind(model)
+    names = (*_LEARNED, "alpha") if options.learn_alpha else _LEARNED
+    adapted = None
     try:
+        if options.rank is not None:
+            _learn(model, live, HEAD_FIELDS, False)  # peft would put learned settings into the adapter
+            adapted = add_low_rank(model, sites, options.rank)
+        _learn(model, live, names, True)
         for parameter in model.parameters():
             parameter.requires_grad_(False)
         for site in _sparse_sites(model):
-            for parameter in site.module.parameters():
-                parameter.requires_grad_(True)
-        yield
+            for name, parameter in site.module.named_parameters(prefix=site.name):
+                parameter.requires_grad_(adapted is None or is_low_rank(name) or _is_setting(name))
+        yield adapted
+        if adapted is not None and options.merge:
+            adapted.merge_and_unload()
+            adapted = None
+    except BaseException:
+        if adapted is not None:
+            adapted.unload()
+        adapted = None
+        raise
     finally:
         for config, settings in zip(live.configs, before, strict=True):
             config.sparse_hopfield = settings
         bind(model)
-        for parameter, requires in frozen.items():
-            parameter.requires_grad_(requires)
+        if adapted is None:
+            for parameter, requires in frozen.items():
+                parameter.requires_grad_(requires)
+
+
+def _learn(model: PreTrainedModel, live: LiveSettings, names: Sequence[str], learned: bool) -> None:
+    for config in live.configs:
+        config.sparse_hopfield = config.sparse_hopfield.replace(**{f"learn_{name}": learned for name in names})
+    bind(model)

@@ -8,13 +8,15 @@ This module does not import torch, so that the command line starts fast.
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..checks import check_choice, check_flag, check_integer, check_number, is_number
 
 
 OBJECTIVES = ("output", "kl", "support")
 REFINED_ON = ("auto", "loss", "dense")
+
+_T = TypeVar("_T", bound="_Options")
 
 
 class Refinement(NamedTuple):
@@ -28,6 +30,21 @@ REFINEMENT = Refinement(32, 0.05)
 # Sparsemax starts further from the dense model, so it needs more steps.
 SPARSEMAX_REFINEMENT = Refinement(64, 0.1)
 _SPARSEMAX_ABOVE = 1.75
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Options of a function, which also takes them by name."""
+
+    _function: ClassVar[str]
+
+    def replaced(self: _T, values: Mapping[str, Any]) -> _T:
+        """Return a copy with other values. Names that are not options are refused."""
+        known = [each.name for each in dataclasses.fields(self)]
+        for name in values:
+            if name not in known:
+                raise TypeError(f"{self._function} has no option {name!r}; its options are {', '.join(known)}.")
+        return dataclasses.replace(self, **values)
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ class InputOptions:
 
 
 @dataclass(frozen=True)
-class CalibrationOptions:
+class CalibrationOptions(_Options):
     """
     The options of [`calibrate`]. Their defaults are the recipe of a good conversion.
 
@@ -87,6 +104,7 @@ class CalibrationOptions:
         lengths (`bool`, *optional*, defaults to `True`):
             Also choose `length_power` of each head, by which beta depends on the number of keys that a query sees. It stays
             0 where all queries see about as many, and with `objective="support"`.
+        bf16 (`bool`, *optional*, defaults to `False`): Refine in mixed precision.
 
     Example:
 
@@ -98,6 +116,8 @@ class CalibrationOptions:
 
     ```
     """
+
+    _function = "calibrate"
 
     alpha: float | str | None = None
     objective: str = field(default="output", metadata={"help": "what each head minimises", "choices": OBJECTIVES})
@@ -143,6 +163,9 @@ class CalibrationOptions:
     rows: int = field(default=64, metadata={"help": "queries per batch to look at"})
     seed: int = 0
     lengths: bool = True
+    bf16: bool = field(
+        default=False, metadata={"help": "refine and distil in mixed precision, which is faster where it is built in"}
+    )
 
     def __post_init__(self) -> None:
         self._check_alpha()
@@ -155,6 +178,7 @@ class CalibrationOptions:
             check_number(name, getattr(self, name), positive=True, optional=name != "max_error")
         check_flag("layerwise", self.layerwise)
         check_flag("lengths", self.lengths)
+        check_flag("bf16", self.bf16)
         check_integer("seed", self.seed, least=0)
         if self.learning_rate is not None and not self.refines:
             raise ValueError(f"learning_rate={self.learning_rate} is for refinement, which these options leave out.")
@@ -217,24 +241,21 @@ class CalibrationOptions:
             steps = self.refine_steps
         return Refinement(steps, learning_rate if self.learning_rate is None else self.learning_rate)
 
-    def replaced(self, values: Mapping[str, Any]) -> "CalibrationOptions":
-        """Return a copy with other values. Names that are not options are refused."""
-        known = [each.name for each in dataclasses.fields(self)]
-        for name in values:
-            if name not in known:
-                raise TypeError(f"calibrate has no option {name!r}; its options are {', '.join(known)}.")
-        return dataclasses.replace(self, **values)
-
 
 @dataclass(frozen=True)
-class DistillationOptions:
+class DistillationOptions(_Options):
     """
     The options of [`distill`]. Their defaults are the recipe of a good distillation.
 
     Args:
         steps (`int`, *optional*, defaults to 400): Steps on the outputs of the dense model.
         layer_steps (`int`, *optional*, defaults to 40): Steps before them on the outputs of each attention module.
-        learning_rate (`float`, *optional*, defaults to 2e-4): Of the weights of the attention modules.
+        rank (`int`, *optional*):
+            Train updates of this rank (LoRA, by peft) of the linear layers in the attention modules, instead of all their weights.
+        merge (`bool`, *optional*, defaults to `True`):
+            Add these updates to the weights in the end. Otherwise [`distill`] returns a [`~peft.PeftModel`], whose
+            `save_pretrained` writes an adapter.
+        learning_rate (`float`, *optional*): Of the weights. By default 2e-4, or 1e-3 with `rank`.
         settings_learning_rate (`float`, *optional*, defaults to 1e-2): Of log beta, length_power and alpha.
         learn_alpha (`bool`, *optional*, defaults to `False`): Learn alpha of every head, too.
         max_support (`float`, *optional*): The largest mean share of the visible keys that get weight; kept as a constraint.
@@ -254,11 +275,15 @@ class DistillationOptions:
     ```
     """
 
+    _function = "distill"
+
     steps: int = field(default=400, metadata={"help": "steps on the outputs of the dense model"})
     layer_steps: int = field(
         default=40, metadata={"help": "steps before them on the outputs of each attention module"}
     )
-    learning_rate: float = 2e-4
+    rank: int | None = None
+    merge: bool = True
+    learning_rate: float | None = None
     settings_learning_rate: float = 1e-2
     learn_alpha: bool = False
     max_support: float | None = field(
@@ -269,11 +294,14 @@ class DistillationOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 0), ("layer_steps", 0), ("holdout", 1), ("seed", 0)):
-            check_integer(name, getattr(self, name), least, optional=name == "holdout")
+        for name, least in (("steps", 0), ("layer_steps", 0), ("rank", 1), ("holdout", 1), ("seed", 0)):
+            check_integer(name, getattr(self, name), least, optional=name in ("rank", "holdout"))
         for name in ("learning_rate", "settings_learning_rate", "max_support", "budget"):
-            check_number(name, getattr(self, name), positive=True, optional=name in ("max_support", "budget"))
+            check_number(name, getattr(self, name), positive=True, optional=name != "settings_learning_rate")
         check_flag("learn_alpha", self.learn_alpha)
+        check_flag("merge", self.merge)
+        if not self.merge and self.rank is None:
+            raise ValueError("merge=False keeps low-rank updates apart, and there are none: give a rank.")
         if not self.total_steps:
             raise ValueError("steps and layer_steps are both 0: there is nothing to train.")
         if self.max_support is not None and not 0 < self.max_support < 1:
@@ -289,17 +317,16 @@ class DistillationOptions:
         """All steps."""
         return self.layer_steps + self.steps
 
+    @property
+    def weights_learning_rate(self) -> float:
+        """The learning rate, filled in where it was left to the recipe."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return 2e-4 if self.rank is None else 1e-3
+
     def held_out(self, batches: int) -> int:
         """Return how many of the batches to hold out."""
         return min(batches - 1, self.holdout or max(1, min(16, batches // 16)))
-
-    def replaced(self, values: Mapping[str, Any]) -> "DistillationOptions":
-        """Return a copy with other values. Names that are not options are refused."""
-        known = [each.name for each in dataclasses.fields(self)]
-        for name in values:
-            if name not in known:
-                raise TypeError(f"distill has no option {name!r}; its options are {', '.join(known)}.")
-        return dataclasses.replace(self, **values)
 
 
 def usual_batches(refinement: Refinement) -> int:

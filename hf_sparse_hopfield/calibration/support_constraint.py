@@ -16,7 +16,7 @@ from ..retrieval_parameters import RetrievalParameters
 _START = 0.1  # weight of the penalty
 _RATE = 0.2  # how fast its logarithm follows an excess of 100 %
 _FASTEST = 0.1  # and at most in a step
-_MEMORY = 0.9  # share of the old value in the running mean of a support
+_MEMORY = 0.65  # share of the old value in the running mean of a support
 
 
 class SupportMeter(OwnSettings):

@@ -19,8 +19,10 @@ def _option_names(options: type) -> tuple[str, ...]:
 
 
 SELF = "self"  # a text that the model writes itself
+_DATASET = "dataset:"  # begins the name of a dataset
+_CHARACTERS = 10  # at most, of a token on average
 
-INPUT_ARGUMENTS = ("batches", "length", *_option_names(InputOptions))
+INPUT_ARGUMENTS = ("batches", "length", "split", "text_column", *_option_names(InputOptions))
 CALIBRATION_ARGUMENTS = (*_option_names(CalibrationOptions), "no_lengths", "resume_from")
 
 
@@ -58,8 +60,11 @@ def add_input_arguments(parser: argparse.ArgumentParser, purpose: str, batches: 
     kind.add_argument(
         "--text",
         nargs="+",
-        help="text files in UTF-8, may be .gz, in equal shares; 'self': text that the dense model writes itself",
+        help="text files in UTF-8, may be .gz, in equal shares; 'self': text that the dense model writes itself; 'dataset:NAME': a "
+        "dataset (Hub id, folder, or .jsonl, .csv or .parquet file)",
     )
+    group.add_argument("--split", help="split of a dataset (default: train)")
+    group.add_argument("--text_column", help="column of a dataset that has the text (default: text)")
     kind.add_argument(
         "--random", action="store_true", help="random inputs, for models that take no text (such as images)"
     )
@@ -112,12 +117,14 @@ def add_distillation_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=f"steps before them on the outputs of each attention module (default: {default.layer_steps})",
     )
+    group.add_argument(
+        "--rank",
+        type=int,
+        help="train low-rank updates of the attention, merged in the end, instead of all its weights",
+    )
     group.add_argument("--max_support", type=float, help="largest mean share of the visible keys that get weight")
     group.add_argument(
         "--distill_budget", type=float, help="find the sparsest model within this divergence from the dense one"
-    )
-    group.add_argument(
-        "--bf16", action="store_true", help="distil in mixed precision, which is faster where it is built in"
     )
     group.add_argument(
         "--checkpoints",
@@ -125,7 +132,14 @@ def add_distillation_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-DISTILLATION_ARGUMENTS = ("distill_steps", "layer_steps", "max_support", "distill_budget", "bf16", "checkpoints")
+DISTILLATION_ARGUMENTS = (
+    "distill_steps",
+    "layer_steps",
+    "rank",
+    "max_support",
+    "distill_budget",
+    "checkpoints",
+)
 
 
 def distillation_options(arguments: argparse.Namespace) -> DistillationOptions | None:
@@ -136,7 +150,7 @@ def distillation_options(arguments: argparse.Namespace) -> DistillationOptions |
             raise ValueError(f"--{next(iter(values))} is for --distill.")
         return None
     names = {"distill_steps": "steps", "distill_budget": "budget"}
-    options = {names.get(name, name): value for name, value in values.items() if name not in ("bf16", "checkpoints")}
+    options = {names.get(name, name): value for name, value in values.items() if name != "checkpoints"}
     return DistillationOptions(**options, seed=input_options(arguments).seed)
 
 
@@ -183,7 +197,7 @@ def calibration_options(arguments: argparse.Namespace) -> CalibrationOptions:
     if arguments.max_error is not None and not searched:
         raise ValueError("--max_error is for --alpha search without --budget, which finds it itself.")
     values = given(arguments, ("alpha", *_option_names(CalibrationOptions)))
-    unused = given(arguments, ("refine_on", "learning_rate"))
+    unused = given(arguments, ("refine_on", "learning_rate", *(() if arguments.distill else ("bf16",))))
     if unused and not CalibrationOptions(**{name: values[name] for name in values if name not in unused}).refines:
         raise ValueError(f"--{next(iter(unused))} is for refining: it needs --refine_steps.")
     return CalibrationOptions(**values, lengths=not arguments.no_lengths, seed=input_options(arguments).seed)
@@ -247,8 +261,8 @@ def make_batches(
     ]
     share = count if count == sys.maxsize else -(-count // (len(arguments.text) * len(kinds)))
     each = [
-        _batches_of(name, kind, model, tokenizer, share, least, show_progress(arguments))
-        for kind in kinds
+        _batches_of(arguments, name, kind, (number, len(kinds)), model, tokenizer, share, least)
+        for number, kind in enumerate(kinds)
         for name in arguments.text
     ]
     mixed = [batch for together in itertools.zip_longest(*each) for batch in together if batch is not None]
@@ -257,14 +271,25 @@ def make_batches(
 
 
 def _batches_of(
-    name: str, options: InputOptions, model: Any, tokenizer: Any, count: int, least: int, progress: bool
+    arguments: argparse.Namespace,
+    name: str,
+    options: InputOptions,
+    part: tuple[int, int],
+    model: Any,
+    tokenizer: Any,
+    count: int,
+    least: int,
 ) -> list[dict[str, Any]]:
-    """The batches of one text, by the name of its file or `self`."""
+    """The batches of one text, by its name in `--text`. A part (this one, of so many) belongs to one length alone."""
     from ..observation import Observer, observed
-    from ..sample_inputs import as_batches, read_text, self_written, text_batches
+    from ..sample_inputs import as_batches, self_written, text_batches
 
     if name != SELF:
-        return text_batches(model, tokenizer, read_text(name), count=count, least=least, **dataclasses.asdict(options))
+        tokens = count * options.batch_size * options.length * part[1]
+        text = _read(arguments, name, tokens * _CHARACTERS)
+        first, end = (len(text) * number // part[1] for number in (part[0], part[0] + 1))
+        # Parts do not overlap: what is held out at one length must not be seen at another.
+        return text_batches(model, tokenizer, text[first:end], count=count, least=least, **dataclasses.asdict(options))
     if count == sys.maxsize:
         raise ValueError("--batches all has no end with --text self: give a number.")
     with observed(model, Observer()):  # the dense model writes
@@ -274,9 +299,19 @@ def _batches_of(
             windows=count * options.batch_size,
             length=options.length,
             seed=options.seed,
-            progress=progress,
+            progress=show_progress(arguments),
         )
     return as_batches(model, windows, options.batch_size)
+
+
+def _read(arguments: argparse.Namespace, name: str, characters: int) -> str:
+    from ..sample_inputs import dataset_text, read_text
+
+    if not name.startswith(_DATASET):
+        return read_text(name)
+    options = {"split": arguments.split, "column": arguments.text_column}
+    options = {option: value for option, value in options.items() if value is not None}
+    return dataset_text(name.removeprefix(_DATASET), **options, characters=characters)
 
 
 def check_file(path: str | None) -> None:
@@ -292,6 +327,19 @@ def check_file(path: str | None) -> None:
 
 def check_text(arguments: argparse.Namespace) -> None:
     """Refuse a `--text` that does not exist, before any work."""
-    for name in arguments.text or ():
-        if name != SELF and not Path(name).is_file():
-            raise FileNotFoundError(f"--text {name!r} is not a file.")
+    names = arguments.text or ()
+    for name in names:
+        if name != SELF and not name.startswith(_DATASET) and not Path(name).is_file():
+            raise FileNotFoundError(
+                f"--text {name!r} is not a file (a dataset is 'dataset:NAME', text that the model writes is 'self')."
+            )
+    unused = given(arguments, ("split", "text_column"))
+    if unused and not any(name.startswith(_DATASET) for name in names):
+        raise ValueError(f"--{next(iter(unused))} is for --text dataset:NAME.")
+
+
+def text_names(arguments: argparse.Namespace) -> str:
+    """What `--text` names, in words."""
+    return " and ".join(
+        name.removeprefix(_DATASET) if name.startswith(_DATASET) else Path(name).name for name in arguments.text
+    )

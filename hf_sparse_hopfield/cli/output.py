@@ -20,6 +20,7 @@ from .arguments import (
     given,
     make_batches,
     show_progress,
+    text_names,
 )
 
 
@@ -86,7 +87,7 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
                 "resume_from": arguments.resume_from,
                 "progress": show_progress(arguments),
             },
-            "measured_on": "random inputs" if arguments.random else " and ".join(Path(n).name for n in arguments.text),
+            "measured_on": "random inputs" if arguments.random else text_names(arguments),
         }
         if distilling is not None:
             calibration["distillation"] = {"options": distilling, **_training(arguments)}
@@ -124,7 +125,12 @@ def _training(arguments: argparse.Namespace) -> dict[str, Any]:
     keep: dict[str, Any] = {"save_strategy": "no"} if folder is None else {"save_steps": 50, "save_total_limit": 2}
     return found | {
         "training_arguments": TrainingArguments(
-            folder, bf16=arguments.bf16, use_cpu=not torch.cuda.is_available(), report_to=[], logging_steps=10, **keep
+            folder,
+            bf16=bool(arguments.bf16),
+            use_cpu=not torch.cuda.is_available(),
+            report_to=[],
+            logging_steps=10,
+            **keep,
         ),
         "resume_from_checkpoint": None if folder is None else last_whole_checkpoint(folder),
     }

@@ -231,9 +231,11 @@ def _distillation_text(distillation: DistillationReport, measured_on: str | None
     of = f" of {measured_on}" if measured_on else ""
     before, after = (distillation.held_out[when]["divergence"] for when in ("before", "after"))
     change = sum(distillation.changed.values()) / len(distillation.changed)
+    rank = distillation.options.get("rank")
+    trained = "The weights" if rank is None else f"Updates of rank {rank} of the weights"
     return (
-        f"The weights of the attention modules were trained for {distillation.steps} steps ({distillation.tokens} tokens{of}) on the "
-        f"outputs of the dense model. They changed by {change:.1%} of their norm; all other weights are those of the dense model. "
+        f"{trained} of the attention modules were trained for {distillation.steps} steps ({distillation.tokens} tokens{of}) on the "
+        f"outputs of the dense model. The weights changed by {change:.1%} of their norm; all other weights are those of the dense model. "
         f"The divergence from the dense model on held-out batches fell from {before:.4f} to {after:.4f}."
     )
 

@@ -1,9 +1,19 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Inputs to try a model on: windows of a text, text that the model writes itself, or random inputs of the right form."""
+"""Inputs to try a model on: windows of a text or a dataset, text that the model writes itself, or random inputs of the right form."""
 
+from .dataset_rows import dataset_text
 from .random_inputs import random_batches, random_inputs
 from .self_written import self_written
 from .text import as_batches, check_batch, read_text, text_batches
 
 
-__all__ = ["as_batches", "check_batch", "random_batches", "random_inputs", "read_text", "self_written", "text_batches"]
+__all__ = [
+    "as_batches",
+    "check_batch",
+    "dataset_text",
+    "random_batches",
+    "random_inputs",
+    "read_text",
+    "self_written",
+    "text_batches",
+]

@@ -29,10 +29,10 @@ def self_written(
     progress: bool = False,
 ) -> torch.Tensor:
     """
-    Let a causal language model write windows of text: sampled from its own distribution, from the token that begins a text.
+    Let a causal language model write windows of text, sampled from its own distribution.
 
-    A model with a chat template writes every other window as a conversation. It gets what precedes the words of the user, and
-    writes these too.
+    Windows begin in turn with the token that begins a text; with that and a word chosen at random, which makes the texts more
+    varied; and, if there is a chat template, with what precedes the words of the user, so that the model writes a conversation.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): A causal language model.
@@ -63,8 +63,9 @@ def self_written(
             f"{type(model).__name__} writes no text: self-written text needs a causal language model. Give a text file."
         )
     writer: Any = model
-    starts = [start for start in _starts(model, tokenizer) if len(start) < length]
-    written = []
+    generator = torch.Generator().manual_seed(seed)
+    starts = [starts for starts in _starts(model, tokenizer, windows, generator) if starts.shape[1] < length]
+    written = torch.empty(windows, length, dtype=torch.long)
     devices = [] if model.device.type == "cpu" else [model.device]
     with (
         torch.random.fork_rng(devices),
@@ -73,17 +74,16 @@ def self_written(
         tqdm(total=windows, desc="writing", disable=not progress) as bar,
     ):
         torch.manual_seed(seed)
-        for number in range(0, windows, _AT_ONCE):
-            start = torch.tensor(starts[number // _AT_ONCE % len(starts)], device=model.device)
-            count = min(_AT_ONCE, windows - number)
-            text: Any = writer.generate(
-                start.expand(count, -1),
-                attention_mask=torch.ones(count, len(start), dtype=torch.long, device=model.device),
-                max_new_tokens=length - len(start),
-            )
-            written.append(text.cpu())
-            bar.update(count)
-    return torch.cat(written)
+        for kind, begun in enumerate(starts):
+            places = torch.arange(kind, windows, len(starts))
+            for part in places.split(_AT_ONCE):
+                start = begun[part].to(model.device)
+                text: Any = writer.generate(
+                    start, attention_mask=torch.ones_like(start), max_new_tokens=length - start.shape[1]
+                )
+                written[part] = text.cpu()
+                bar.update(len(part))
+    return written
 
 
 @contextmanager
@@ -97,16 +97,19 @@ def _sampling(model: GenerationMixin) -> Iterator[None]:
         model.generation_config = before
 
 
-def _starts(model: PreTrainedModel, tokenizer: Any) -> list[list[int]]:
-    """The tokens that windows begin with."""
+def _starts(model: PreTrainedModel, tokenizer: Any, windows: int, generator: torch.Generator) -> list[torch.Tensor]:
+    """The tokens that windows begin with: for each kind of text, as many rows as there are windows."""
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     config = model.config.get_text_config()
     known = (getattr(tokenizer, "bos_token_id", None), config.bos_token_id, config.eos_token_id, 0)
-    first = next(token for token in known if isinstance(token, int))
-    starts = [[first]]
+    first = torch.tensor([[next(token for token in known if isinstance(token, int))]]).expand(windows, 1)
+    special = set(getattr(tokenizer, "all_special_ids", first[0].tolist()))
+    words = torch.tensor([token for token in range(config.vocab_size) if token not in special])
+    word = words[torch.randint(len(words), (windows, 1), generator=generator)]
+    starts = [first, torch.cat([first, word], 1)]
     if getattr(tokenizer, "chat_template", None):
         chat = tokenizer.apply_chat_template([{"role": "user", "content": _MARK}], tokenize=False)
         before, found, _ = chat.partition(_MARK)
         if found:
-            starts.append(tokenizer(before, add_special_tokens=False)["input_ids"])
+            starts.append(torch.tensor([tokenizer(before, add_special_tokens=False)["input_ids"]]).expand(windows, -1))
     return starts

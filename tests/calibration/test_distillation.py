@@ -147,3 +147,74 @@ def test_what_is_wrong_is_said_and_the_model_stays_as_it_was():
         distill(model, bad, steps=2, layer_steps=0, progress=False)
     assert model.config.sparse_hopfield == before[1] and model.state_dict().keys() == before[0].keys()
     assert not any(m.learn_beta for m in model.modules() if isinstance(m, LayerRetrieval))
+
+
+def test_low_rank_updates_are_merged_into_the_weights(tmp_path):
+    pytest.importorskip("peft")
+    model = _calibrated()
+    names = {name for name, _ in model.named_parameters()}
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    distilled, report = distill(
+        model, _batches(), steps=8, layer_steps=4, rank=2, progress=False, training_arguments=_arguments(tmp_path)
+    )
+    assert distilled is model and {name for name, _ in model.named_parameters()} == names
+    assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
+    assert report.held_out["after"]["dense_loss"] == report.held_out["before"]["dense_loss"]
+    changes = {name: model.state_dict()[name] - weight for name, weight in before.items()}
+    changed = {name: change for name, change in changes.items() if change.abs().max() > 0}
+    assert len(changed) == 8 and all("self_attn" in name for name in changed)
+    assert {int(torch.linalg.matrix_rank(change, rtol=1e-3)) for change in changed.values()} == {2}
+    site = "model.layers.0.self_attn"
+    parts = [name for name in changed if name.startswith(site)]
+    ratio = sum(changed[n].square().sum() for n in parts) / sum(before[n].square().sum() for n in parts)
+    assert report.changed[site] == pytest.approx(float(ratio) ** 0.5, rel=1e-4)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_low_rank_updates_are_saved_as_an_adapter(tmp_path):
+    peft = pytest.importorskip("peft")
+    dense = sharpened(tiny_model("llama"), 6.0)
+    dense.save_pretrained(tmp_path / "dense")
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "dense")
+    model, _ = calibrate(model, _batches(2), alpha=2.0, refine_steps=0, progress=False)
+    adapted, _ = distill(model, _batches(), steps=4, layer_steps=2, rank=2, merge=False, progress=False)
+    assert isinstance(adapted, peft.PeftModel)
+    adapted.save_pretrained(tmp_path / "adapter")
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").stat().st_size < 50_000
+    loaded = peft.AutoPeftModelForCausalLM.from_pretrained(tmp_path / "adapter")
+    tokens = _batches(1)[0]["input_ids"]
+    with torch.no_grad():
+        expected = adapted.eval()(input_ids=tokens).logits
+        torch.testing.assert_close(loaded.eval()(input_ids=tokens).logits, expected)
+        with adapted.disable_adapter():
+            assert not torch.allclose(adapted(input_ids=tokens).logits, expected, atol=1e-4), (
+                "the updates do something"
+            )
+
+
+def test_an_interrupted_low_rank_run_leaves_the_model_as_it_was(monkeypatch):
+    pytest.importorskip("peft")
+    model = _calibrated()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+
+    def interrupted(self, batch):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Distillation, "forward", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        distill(model, _batches(), steps=2, rank=2, progress=False)
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+
+
+def test_a_teacher_that_does_not_fit_is_refused_before_any_work():
+    with pytest.raises(ValueError, match=r"teacher .* does not fit .* logits of shape \(2, 16, 321\)"):
+        distill(_calibrated(), _batches(labels=False), tiny_model("llama", vocab_size=321), steps=1, progress=False)
+    with pytest.raises(ValueError, match=r"teacher .* fails on the batches \(IndexError"):
+        distill(_calibrated(), _batches(labels=False), tiny_model("llama", vocab_size=7), steps=1, progress=False)
+    other = tiny_model("gpt2", vocab_size=_calibrated().config.vocab_size)
+    with pytest.raises(ValueError, match=r"no module 'model.layers.0.self_attn' to match: set layer_steps=0"):
+        distill(_calibrated(), _batches(labels=False), other, steps=1, progress=False)
+    distill(_calibrated(), _batches(labels=False), other, steps=1, layer_steps=0, progress=False)

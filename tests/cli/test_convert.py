@@ -51,40 +51,24 @@ def test_convert_command_with_calibration(source, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["calibration"]["mean_support"] == pytest.approx(0.3, abs=0.05)
 
 
-def test_convert_command_with_distillation(source, tmp_path, capsys):
-    arguments = [
+def _convert(source, tmp_path, *text):
+    return [
         "convert",
         str(source),
         str(tmp_path / "sparse"),
         "--alpha",
         "2",
         "--text",
-        "self",
+        *text,
         str(tmp_path / "text.txt"),
     ]
-    arguments += [
-        "--length",
-        "16",
-        "32",
-        "--batch_size",
-        "2",
-        "--batches",
-        "8",
-        "--refine_steps",
-        "2",
-        "--json",
-        "--distill",
-    ]
-    arguments += [
-        "--distill_steps",
-        "4",
-        "--layer_steps",
-        "2",
-        "--max_support",
-        "0.5",
-        "--checkpoints",
-        str(tmp_path / "kept"),
-    ]
+
+
+@pytest.mark.parametrize("more", [[], ["--rank", "2"]])
+def test_convert_command_with_distillation(source, tmp_path, capsys, more):
+    arguments = [*_convert(source, tmp_path, "self"), "--json", "--checkpoints", str(tmp_path / "kept"), *more]
+    arguments += "--length 16 32 --batch_size 2 --batches 8 --refine_steps 2".split()
+    arguments += "--distill --distill_steps 4 --layer_steps 2 --max_support 0.5".split()
     assert main(arguments) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["distillation"]["steps"] == 6 and 0 < result["distillation"]["mean_support"] <= 1
@@ -102,21 +86,13 @@ def test_convert_command_with_distillation(source, tmp_path, capsys):
     ("options", "said"),
     [
         (["--distill_steps", "4"], "--distill_steps is for --distill"),
+        (["--distill", "--rank", "0"], "rank must be"),
         (["--distill", "--max_support", "0.1", "--distill_budget", "0.1"], "exclude each other"),
         (["--distill", "--max_support", "2"], "max_support must lie in (0, 1)"),
     ],
 )
 def test_distillation_options_that_mean_nothing(source, tmp_path, capsys, options, said):
-    arguments = [
-        "convert",
-        str(source),
-        str(tmp_path / "sparse"),
-        "--alpha",
-        "2",
-        "--text",
-        str(tmp_path / "text.txt"),
-    ]
-    assert main([*arguments, *options]) == 1
+    assert main([*_convert(source, tmp_path), *options]) == 1
     assert said in capsys.readouterr().err and not (tmp_path / "sparse").exists()
 
 

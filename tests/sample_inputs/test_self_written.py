@@ -23,10 +23,17 @@ def test_a_chat_model_also_writes_conversations():
     tokenizer = make_tokenizer()
     tokenizer.chat_template = "{% for message in messages %}the {{ message['content'] }}{% endfor %}"
     model = tiny_model("llama", vocab_size=len(tokenizer))
-    windows = self_written(model, tokenizer, windows=64, length=8)
+    windows = self_written(model, tokenizer, windows=72, length=8)
     begin = tokenizer("the ", add_special_tokens=False)["input_ids"]
     conversations = [window[: len(begin)].tolist() == begin for window in windows]
-    assert all(conversations[32:]) and not any(conversations[:32])
+    assert all(conversations[2::3]) and not any(conversations[::3]) and not any(conversations[1::3])
+
+
+def test_every_other_window_begins_with_a_random_word():
+    windows = self_written(tiny_model("llama"), None, windows=40, length=6)
+    assert (windows[:, 0] == windows[0, 0]).all(), "the token that begins a text"
+    words = windows[1::2, 1].tolist()
+    assert len(set(words)) > 10 and windows[0, 0].item() not in words
 
 
 @pytest.mark.parametrize("name", ["bert", "t5", "vit"])

@@ -11,7 +11,7 @@ from ...checks import check_integer
 
 
 if TYPE_CHECKING:
-    from datasets import Dataset, IterableDataset  # type: ignore[import-untyped]
+    from datasets import Dataset, IterableDataset
 
 
 def column_batches(

@@ -24,7 +24,7 @@ from .vectors import checked_patterns, checked_queries, checked_rows, chosen_pla
 
 
 if TYPE_CHECKING:
-    from datasets import Dataset, IterableDataset  # type: ignore[import-untyped]
+    from datasets import Dataset, IterableDataset
 
 
 _STORED_AS_IT_IS = 16  # up to this many queries, the compiled core reads half precision without a copy
