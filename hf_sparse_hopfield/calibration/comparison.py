@@ -13,6 +13,7 @@ from torch import nn
 
 from ..model_running import Batch, batch_size, evaluating, main_output, on_device
 from ..observation import Observer, OwnSettings, observed
+from .kl_divergence import kl_divergence
 
 
 def divergence(name: str, dense: torch.Tensor, sparse: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -27,8 +28,7 @@ def divergence(name: str, dense: torch.Tensor, sparse: torch.Tensor, batch: Batc
         batch (`dict`): The inputs. Positions that an `attention_mask` of the same length masks do not count.
     """
     if name == "logits":
-        dense_log, sparse_log = dense.float().log_softmax(-1), sparse.float().log_softmax(-1)
-        each = (dense_log.exp() * (dense_log - sparse_log)).sum(-1)
+        each = kl_divergence(dense, sparse)
     else:
         each = (sparse.float() - dense.float()).square().sum(-1) / dense.float().square().sum(-1).mean()
     mask = batch.get("attention_mask")

@@ -12,7 +12,7 @@ from transformers import GenerationConfig, GenerationMixin, PreTrainedModel
 from ..model_running import evaluating
 
 
-_AT_ONCE = 32  # windows that are written together
+_AT_ONCE = 2**15  # tokens of the windows that are written together: their keys and values are in memory
 # Plain sampling. Without a token that ends a text, the next one begins after it.
 _SAMPLED = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "eos_token_id": None, "pad_token_id": 0}
 _MARK = "\x00"  # stands for the words of the user in a chat template
@@ -76,7 +76,7 @@ def self_written(
         torch.manual_seed(seed)
         for kind, begun in enumerate(starts):
             places = torch.arange(kind, windows, len(starts))
-            for part in places.split(_AT_ONCE):
+            for part in places.split(max(1, _AT_ONCE // length)):
                 start = begun[part].to(model.device)
                 text: Any = writer.generate(
                     start, attention_mask=torch.ones_like(start), max_new_tokens=length - start.shape[1]
