@@ -26,7 +26,7 @@ def _padded(rows: list[list[float]]) -> list[list[float]]:
 
 def plot_sparsity(report: SparsityReport, path: str | os.PathLike | None = None) -> Any:
     """
-    Heat maps of a report: one row per layer, one column per head; dead heads are crossed out.
+    Heat maps of a report: one row per layer, one column per head, with colour bars; dead heads are crossed out.
 
     Args:
         report ([`SparsityReport`]): From [`sparsity_report`].
@@ -45,8 +45,14 @@ def plot_sparsity(report: SparsityReport, path: str | os.PathLike | None = None)
         axis.set_title(title)
         axis.set_xlabel("head")
         figure.colorbar(image, ax=axis)
-        for layer, head in report.dead_heads:
-            axis.plot(head, names.index(layer), "rx")
+        dead = [(head, names.index(layer)) for layer, head in report.dead_heads]
+        if dead:
+            # white below red, to be seen on every colour and by every eye
+            axis.plot(*zip(*dead, strict=True), "wx", markeredgewidth=4)
+            axis.plot(*zip(*dead, strict=True), "rx", markeredgewidth=1.5, label="dead head")
+    if report.dead_heads:
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower right", frameon=False)
+    axes[0].set_ylabel("layer")
     axes[0].set_yticks(range(len(names)), names, fontsize=7)
     if path is not None:
         figure.savefig(path, dpi=110)
@@ -85,13 +91,17 @@ def plot_associations(
         if head >= heads:
             axis.set_visible(False)
             continue
-        axis.imshow(values[head].numpy(), cmap="viridis_r", vmin=0, vmax=1, interpolation="none")
+        image = axis.imshow(values[head].numpy(), cmap="viridis_r", vmin=0, vmax=1, interpolation="none")
         axis.set_title(f"head {head}", fontsize=9)
         for labels, place in ((query_labels, axis.set_yticks), (key_labels or query_labels, axis.set_xticks)):
             if labels is not None:
                 place(range(len(labels)), labels, fontsize=6)
         if key_labels or query_labels:
             axis.tick_params(axis="x", rotation=90)
+        axis.set_xlabel("key")
+    for line in axes:
+        line[0].set_ylabel("query")
+    figure.colorbar(image, ax=axes, shrink=0.8, label="weight (white: exactly zero)")
     if path is not None:
         figure.savefig(path, dpi=110)
     return figure

@@ -16,11 +16,7 @@ from ..model_running import batch_size, evaluating, on_device
 from ..observation import OwnSettings, observed, own_settings
 from ..observed_problems import evaluate_weights, sampled
 from ..retrieval_parameters import RetrievalParameters
-
-
-# A dead head puts all its weight on the first key, or the same weight on every key: a constant could replace it.
-_DEAD_SINK = 0.99
-_DEAD_ENTROPY = 0.999
+from .head_counter import HeadCounter
 
 
 @dataclass
@@ -32,8 +28,8 @@ class SparsityReport:
         layers (`dict[str, dict[str, list]]`):
             For each layer, one entry per head of: `alpha`, `beta`; `steps`, of the layer; `support`, mean number of keys
             with weight; `keys`, mean number of visible keys; `share`, total support over total visible keys; `entropy`,
-            mean in nats; `sink`, mean weight of the first key; `dead`, whether all weight goes to the first key or is
-            uniform.
+            mean in nats; `sink`, mean weight of the first key; `dead`, whether all weight goes to the first key or to a learned
+            sink, or is the same for every key.
         rows (`int`): Number of rows of weights that were counted in each layer.
         loss (`float`, *optional*): The model's mean loss, if the batches have labels.
     """
@@ -66,8 +62,8 @@ class SparsityReport:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
 
-class _Counter(OwnSettings):
-    """Sums over rows, head by head: memory does not grow with the number of batches."""
+class _Observer(OwnSettings):
+    """Counts some of the rows of each layer."""
 
     def __init__(self, rows: int, seed: int) -> None:
         check_integer("rows", rows)
@@ -75,7 +71,7 @@ class _Counter(OwnSettings):
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters: dict[str, RetrievalParameters] = {}
         self.values: dict[str, dict[str, Any]] = {}  # alpha, beta and steps, as the layer ran
-        self.sums: dict[str, dict[str, torch.Tensor]] = {}
+        self.counter = HeadCounter()
 
     def observe(self, name: str, problem: RetrievalProblem) -> None:
         # read here, while the layer runs: elsewhere its parameters may be sharded (FSDP, ZeRO-3)
@@ -83,53 +79,21 @@ class _Counter(OwnSettings):
         numbers = {key: torch.as_tensor(value).reshape(-1).tolist() for key, value in settings._asdict().items()}
         self.values[name] = {**numbers, "steps": problem.steps}
         problem, visible = sampled(problem, self.rows, self.generator)
-        weights = evaluate_weights(problem, *settings).double()
-        visible = visible.expand(-1, weights.shape[1], -1)
-        logs = torch.where(weights > 0, weights, torch.ones_like(weights)).log()
-        counted = {
-            "rows": (visible > 0).double(),
-            "support": (weights > 0).sum(-1),
-            "keys": visible,
-            "entropy": -(weights * logs).sum(-1),
-            "most": visible.clamp_min(1).log(),
-            "sink": weights[..., 0],
-            # a row with one visible key has no choice, and says nothing about the head
-            "free": (visible > 1).double(),
-            "free_sink": weights[..., 0] * (visible > 1),
-        }
-        sums = self.sums.setdefault(name, {})
-        for key, value in counted.items():
-            total = value.masked_fill(visible == 0, 0).double().sum((0, 2)).cpu()
-            sums[key] = sums[key] + total if key in sums else total
-
-    def mean(self, name: str, quantity: str) -> list[float]:
-        """Mean over the rows of a layer, one entry per head."""
-        return (self.sums[name][quantity] / self.sums[name]["rows"].clamp_min(1)).tolist()
-
-    def share(self, name: str) -> torch.Tensor:
-        """Share of the visible keys that get weight, one entry per head."""
-        return self.sums[name]["support"] / self.sums[name]["keys"].clamp_min(1)
-
-    def dead(self, name: str) -> list[bool]:
-        """Whether each head of a layer is dead."""
-        sums = self.sums[name]
-        uniform = sums["entropy"] >= _DEAD_ENTROPY * sums["most"]
-        to_first = sums["free_sink"] >= _DEAD_SINK * sums["free"]
-        return ((uniform | to_first) & (sums["free"] > 0)).tolist()
+        self.counter.add(name, evaluate_weights(problem, *settings), visible)
 
 
 def _count(
-    model: nn.Module, batches: Iterable[dict[str, Any]], counter: _Counter, progress: bool = False
+    model: nn.Module, batches: Iterable[dict[str, Any]], observer: _Observer, progress: bool = False
 ) -> float | None:
-    """Run the model, observed by the counter; returns its mean loss if the batches have labels."""
+    """Run the model, observed; returns its mean loss if the batches have labels."""
     total, samples = 0.0, 0
-    with evaluating(model), observed(model, counter) as counter.parameters:
+    with evaluating(model), observed(model, observer) as observer.parameters:
         for batch in tqdm(batches, desc="inspecting", disable=not progress):
             loss = getattr(model(**on_device(batch, model)), "loss", None)
             if loss is not None:
                 total += float(loss) * batch_size(batch)
                 samples += batch_size(batch)
-    if not counter.sums:
+    if not observer.values:
         raise ValueError("batches is empty, or the model runs none of its sparse layers.")
     return total / samples if samples else None
 
@@ -166,10 +130,11 @@ def sparsity_report(
 
     ```
     """
-    counter = _Counter(rows, seed)
-    report = SparsityReport(loss=_count(model, batches, counter, progress))
+    observer = _Observer(rows, seed)
+    report = SparsityReport(loss=_count(model, batches, observer, progress))
+    counter = observer.counter
     report.rows = int(max(sums["rows"].max() for sums in counter.sums.values()))
-    for name, values in counter.values.items():
+    for name, values in observer.values.items():
         heads = len(counter.sums[name]["rows"])
         report.layers[name] = {
             "alpha": _for_all([round(value, 6) for value in values["alpha"]], heads),
@@ -180,7 +145,7 @@ def sparsity_report(
             "share": counter.share(name).tolist(),
             "entropy": counter.mean(name, "entropy"),
             "sink": counter.mean(name, "sink"),
-            "dead": counter.dead(name),
+            "dead": [reason is not None for reason in counter.dead(name)],
         }
     return report
 
@@ -216,8 +181,9 @@ def layer_sparsity(
 
     ```
     """
-    counter = _Counter(rows, seed=0)
-    _count(model, batches, counter)
+    observer = _Observer(rows, seed=0)
+    _count(model, batches, observer)
+    counter = observer.counter
     return {
         name: {
             "alpha": values["alpha"],
@@ -226,7 +192,7 @@ def layer_sparsity(
             "entropy": counter.mean(name, "entropy"),
             "zero_share": (1 - counter.share(name)).tolist(),
         }
-        for name, values in counter.values.items()
+        for name, values in observer.values.items()
     }
 
 
