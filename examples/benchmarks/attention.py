@@ -2,7 +2,7 @@
 """Measure retrieval against torch's SDPA, eager softmax and the entmax package: forward, training, decode and memory.
 
     python examples/benchmarks/attention.py --quick
-    python examples/benchmarks/attention.py --threads 2 --output results
+    python examples/benchmarks/attention.py --threads 2 --output_dir results
 
 The same as `hf-sparse-hopfield bench`.
 """

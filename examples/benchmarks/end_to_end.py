@@ -5,7 +5,7 @@ Each decodes with the cache that its `generate` uses. A cache longer than `--win
 seeing the others: its keys are real, and filling it takes no more than linear time.
 
 python examples/benchmarks/end_to_end.py --model path/to/SmolLM2-135M
-python examples/benchmarks/end_to_end.py --model path/to/model --alpha 1.5 --text corpus.txt --output results
+python examples/benchmarks/end_to_end.py --model path/to/model --alpha 1.5 --text corpus.txt --output_dir results
 python examples/benchmarks/end_to_end.py --model path/to/model --decode 4096 32768 --only decode
 """
 
@@ -44,7 +44,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=["prefill", "train step", "decode"], help="measure this alone")
     parser.add_argument("--seconds", type=float, default=20.0, help="approximate time per measurement")
     parser.add_argument("--threads", type=int, help="number of torch threads")
-    parser.add_argument("--output", type=Path, help="folder for the results")
+    parser.add_argument("--output_dir", type=Path, help="folder for the results")
     return parser.parse_args(argv)
 
 
@@ -152,9 +152,9 @@ def main(argv: list[str] | None = None) -> int:
             f"{name} {length}: sdpa {dense:.1f} ms, sparse_hopfield {sparse:.1f} ms, ratio {ratio:.2f}{state}",
             flush=True,
         )
-    if arguments.output:
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        (arguments.output / "end_to_end.json").write_text(
+    if arguments.output_dir:
+        arguments.output_dir.mkdir(parents=True, exist_ok=True)
+        (arguments.output_dir / "end_to_end.json").write_text(
             json.dumps({**vars(arguments), **results}, indent=1, default=str)
         )
     return 0

@@ -4,7 +4,7 @@
 On a machine that does other work, look at the ratio of the processor time.
 
 python examples/benchmarks/serving.py --model path/to/SmolLM2-135M
-python examples/benchmarks/serving.py --model path/to/converted --requests 32 --prompt 64 512 --new 64 --output results
+python examples/benchmarks/serving.py --model path/to/converted --requests 32 --prompt 64 512 --new 64 --output_dir results
 """
 
 import argparse
@@ -43,7 +43,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch_tokens", type=int, default=512, help="most tokens of a step")
     parser.add_argument("--rounds", type=int, default=5, help="number of times that each attention has its turn")
     parser.add_argument("--threads", type=int, help="number of torch threads")
-    parser.add_argument("--output", type=Path, help="folder for the results")
+    parser.add_argument("--output_dir", type=Path, help="folder for the results")
     parser.add_argument(
         "--memory_of", choices=ATTENTIONS, help="only print the peak memory with this attention, in MiB"
     )
@@ -138,10 +138,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{attention}: {count / wall:.1f} new tokens/s, {processor:.2f} s of processor time, peak memory {peak}")
     ratios = [dense / sparse for dense, sparse in zip(times["sdpa"], times["sparse_hopfield"], strict=True)]
     print(f"sdpa / sparse_hopfield: time {ratios[0]:.2f}, processor time {ratios[1]:.2f}")
-    if arguments.output:
-        arguments.output.mkdir(parents=True, exist_ok=True)
+    if arguments.output_dir:
+        arguments.output_dir.mkdir(parents=True, exist_ok=True)
         results = {**vars(arguments), "seconds": times, "memory": memory, "ratios": ratios}
-        (arguments.output / "serving.json").write_text(json.dumps(results, indent=1, default=str))
+        (arguments.output_dir / "serving.json").write_text(json.dumps(results, indent=1, default=str))
     return 0
 
 

@@ -6,7 +6,7 @@ For some blocks of rows of every head, the script does what `backends/triton/ker
 those left by the survey, by the lower bound of the threshold, by every Newton pass, and those with weight.
 
 python examples/benchmarks/tile_shares.py --model path/to/SmolLM2-135M 512 1024 2048 4096 8192 --model path/to/MiniLM 128 256 512 \
-  --text wikitext2.test.txt.gz --calibration_text wikitext2.valid.txt.gz --output examples/benchmarks/results
+  --text wikitext2.test.txt.gz --calibration_text wikitext2.valid.txt.gz --output_dir examples/benchmarks/results
 """
 
 import argparse
@@ -65,7 +65,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--spans", type=int, default=4, help="blocks of rows of a head that are looked at in a window")
     parser.add_argument("--seed", type=int, default=0, help="chooses windows and blocks of rows")
     parser.add_argument("--threads", type=int, help="number of torch threads")
-    parser.add_argument("--output", type=Path, help="folder for tile_shares.md")
+    parser.add_argument("--output_dir", type=Path, help="folder for tile_shares.md")
     arguments = parser.parse_args(argv)
     arguments.tiles = [TileShape(*map(int, shape.split("x"))) for shape in arguments.tiles]
     arguments.models = [(path, [int(length) for length in lengths]) for path, *lengths in arguments.model]
@@ -313,9 +313,9 @@ def main(argv: list[str] | None = None) -> int:
     records = list(measure(arguments))
     text = report(records, arguments, argv, time.monotonic() - start)
     print(table(records))
-    if arguments.output:
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        (arguments.output / "tile_shares.md").write_text(text, encoding="utf-8")
+    if arguments.output_dir:
+        arguments.output_dir.mkdir(parents=True, exist_ok=True)
+        (arguments.output_dir / "tile_shares.md").write_text(text, encoding="utf-8")
     return 0
 
 

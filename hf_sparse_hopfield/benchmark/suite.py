@@ -5,15 +5,14 @@ import argparse
 import dataclasses
 import functools
 import json
-import platform
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..backends.native import library
+from ..environment import processor
 from .bars import check_bars
 from .memory_search import search_records
 from .methods import method
@@ -105,13 +104,7 @@ def has_vnni() -> bool:
 
 
 def _machine() -> str:
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        name = next(
-            (x.split(":")[1].strip() for x in info.read_text().splitlines() if x.startswith("model name")), name
-        )
-    return f"{name} ({instructions()}), {torch.get_num_threads()} threads, torch {torch.__version__}"
+    return f"{processor()} ({instructions()}), {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def run(quick: bool = False, seconds: float = 2.0, memory: bool = True, show: Callable[[str], None] = print) -> dict:
@@ -163,7 +156,7 @@ def run_and_write(arguments: argparse.Namespace) -> int:
         limit_instructions(arguments.instructions)
     results = run(arguments.quick, arguments.seconds, not arguments.no_memory, show=functools.partial(print, file=out))
     print(file=out)
-    write_results(results, arguments.output, "attention", markdown(results), plot, out)
+    write_results(results, arguments.output_dir, "attention", markdown(results), plot, out)
     for bar in results["bars"]:
         state = {True: "met   ", False: "MISSED", None: "-     "}[bar["met"]]
         measured = "" if bar["measured"] is None else f", worst {bar['measured']:.2f} ({bar['where']})"

@@ -11,14 +11,16 @@ report which of the promised figures are met. With --device cuda, do so on a GPU
 tiles suit it."""
 EXAMPLES = """examples:
   %(prog)s --quick
-  %(prog)s --threads 2 --output results --strict
-  %(prog)s --device cuda --output results
-  %(prog)s --device cuda --autotune --output results && export HF_SPARSE_HOPFIELD_TILES=results/tiles.json"""
+  %(prog)s --threads 2 --output_dir results --strict
+  %(prog)s --device cuda --output_dir results
+  %(prog)s --device cuda --autotune --output_dir results && export HF_SPARSE_HOPFIELD_TILES=results/tiles.json"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--output", type=Path, default=Path("benchmark"), help="folder for JSON, Markdown and plot")
+    parser.add_argument(
+        "--output_dir", type=Path, default=Path("benchmark"), help="folder for JSON, Markdown and plot"
+    )
     parser.add_argument(
         "--device",
         choices=["cpu", "cuda", "interpreter"],  # Triton's interpreter is for our tests
@@ -39,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--instructions", help="limit the compiled core to an instruction set: generic, AVX2, AVX-VNNI or AVX-512"
     )
-    parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
+    parser.add_argument("--no_memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a promise is missed; on CPUs only")
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 
 from ..version import __version__
-from . import bench, calibrate, convert, demo, inspect
+from . import bench, calibrate, completion, convert, demo, env, inspect
+from .messages import one_look
 
 
 COMMANDS: dict[str, ModuleType] = {
@@ -19,7 +20,14 @@ COMMANDS: dict[str, ModuleType] = {
     "inspect": inspect,
     "demo": demo,
     "bench": bench,
+    "env": env,
+    "completion": completion,
 }
+EXIT_CODES = """exit codes:
+  0    the command did what it was asked for
+  1    it failed: stderr says why, in a line that begins with "error:"
+  2    the command line does not parse
+  130  it was interrupted (Ctrl-C, or `kill`); what was half written is removed"""
 
 
 def run_safely(run: Callable[[], None], debug: bool) -> int:
@@ -37,7 +45,8 @@ def run_safely(run: Callable[[], None], debug: bool) -> int:
     in_main_thread = threading.current_thread() is threading.main_thread()
     previous = signal.signal(signal.SIGTERM, _interrupt) if in_main_thread else None
     try:
-        run()
+        with one_look():
+            run()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -79,10 +88,17 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def add_global_options(parser: argparse.ArgumentParser, default: bool | str) -> None:
     """Add the options that every command accepts, before or after its name."""
-    parser.add_argument("--debug", action="store_true", default=default, help="show the traceback of an error")
-    parser.add_argument(
+    group = parser.add_argument_group("for every command")
+    group.add_argument(
         "--json", action="store_true", default=default, help="print the result as JSON, and nothing else to stdout"
     )
+    group.add_argument(
+        "--quiet",
+        action="store_true",
+        default=default,
+        help="show no progress and no notes: the result, warnings and errors",
+    )
+    group.add_argument("--debug", action="store_true", default=default, help="show the traceback of an error")
 
 
 def add_parser_for(command: ModuleType, parser: argparse.ArgumentParser) -> None:
@@ -111,6 +127,25 @@ def run_script(command: ModuleType, argv: list[str] | None = None) -> int:
     return run_safely(lambda: arguments.run(arguments), arguments.debug)
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="hf-sparse-hopfield",
+        description="Sparse Hopfield retrieval for transformers.",
+        epilog=f"{EXIT_CODES}\n\nhf-sparse-hopfield COMMAND --help explains a command. docs/command_line.md has more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    add_global_options(parser, default=False)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        part = commands.add_parser(name, help=command.HELP)
+        add_parser_for(command, part)
+        # suppressed: a default here would overwrite an option given before the name of the command
+        add_global_options(part, default=argparse.SUPPRESS)
+    return parser
+
+
 def main(argv: list[str] | None = None) -> int:
     """
     Run a command.
@@ -131,16 +166,5 @@ def main(argv: list[str] | None = None) -> int:
     1
     ```
     """
-    parser = argparse.ArgumentParser(
-        prog="hf-sparse-hopfield", description="Sparse Hopfield retrieval for transformers."
-    )
-    parser.add_argument("--version", action="version", version=__version__)
-    add_global_options(parser, default=False)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        part = commands.add_parser(name, help=command.HELP)
-        add_parser_for(command, part)
-        # suppressed: a default here would overwrite an option given before the name of the command
-        add_global_options(part, default=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     return run_safely(lambda: arguments.run(arguments), arguments.debug)

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Builds the kernel that `attn_implementation="org/repo"` loads from the Hub: `python -m hf_sparse_hopfield.hub.kernels --output FOLDER`.
+"""Builds the kernel that `attn_implementation="org/repo"` loads from the Hub: `python -m hf_sparse_hopfield.hub.kernels --output_dir FOLDER`.
 
 The kernel is `kernel_attention.py` and what it imports, copied from this package as it is installed; only the namespace of the
 torch operators differs, so that package and kernel, or two kernels, can live in one process. It is pure Python (Triton on a
@@ -291,11 +291,11 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m hf_sparse_hopfield.hub.kernels",
         description='Build the kernel that transformers loads with attn_implementation="org/repo".',
     )
-    parser.add_argument("--output", required=True, help="folder to write")
+    parser.add_argument("--output_dir", required=True, help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace a folder that this command has written")
     arguments = parser.parse_args(argv)
     try:
-        folder = build_kernel(arguments.output, arguments.overwrite)
+        folder = build_kernel(arguments.output_dir, arguments.overwrite)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -22,20 +22,21 @@ def test_main_writes_everything(tmp_path, monkeypatch, capsys):
     decode = Work("decode", 1, 4, 700, 2.0, 8, kv_heads=2)
     monkeypatch.setattr(suite, "decodes", lambda quick: [decode])
     monkeypatch.setattr(suite, "search_records", lambda patterns, seconds: search_records(2000, 16, 0.0))
-    assert suite.main(["--seconds", "0", "--no-memory", "--output", str(tmp_path / "out")]) == 0
+    assert suite.main(["--seconds", "0", "--no_memory", "--output_dir", str(tmp_path / "out")]) == 0
     assert "auto, any density" in capsys.readouterr().out
     results = json.loads((tmp_path / "out/attention.json").read_text())
     assert {r["method"] for r in results["records"]} == {"sdpa", "blocked", "auto"}
     assert "| work (batch, heads, length, head dim) |" in (tmp_path / "out/attention.md").read_text()
     assert (tmp_path / "out/attention.png").stat().st_size > 1000
     assert (
-        main(["bench", "--seconds", "0", "--no-memory", "--output", str(tmp_path / "out"), "--json", "--debug"]) == 0
+        main(["bench", "--seconds", "0", "--no_memory", "--output_dir", str(tmp_path / "out"), "--json", "--debug"])
+        == 0
     )
     assert {r["method"] for r in json.loads(capsys.readouterr().out)["records"]} == {"sdpa", "blocked", "auto"}
     missed = [{"met": False, "text": "", "promised": "", "measured": None}]
     monkeypatch.setattr(suite, "check_bars", lambda *args: missed)
     monkeypatch.setattr(suite, "markdown", lambda results: "")
-    options = ["--seconds", "0", "--no-memory", "--output", str(tmp_path / "out")]
+    options = ["--seconds", "0", "--no_memory", "--output_dir", str(tmp_path / "out")]
     assert suite.main(options) == 0 and suite.main([*options, "--strict"]) == 1
     assert main(["bench", "--threads", "0"]) == 1
 

@@ -55,16 +55,18 @@ def test_an_interruption_has_its_own_code(capsys):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_knows_the_global_options(command, monkeypatch):
     seen = []
-    monkeypatch.setattr(COMMANDS[command], "run", lambda arguments: seen.append((arguments.debug, arguments.json)))
-    paths = {"convert": ["a", "b"], "calibrate": ["a", "b"], "inspect": ["a"]}.get(command, [])
+    monkeypatch.setattr(
+        COMMANDS[command], "run", lambda arguments: seen.append((arguments.debug, arguments.json, arguments.quiet))
+    )
+    paths = {"convert": ["a", "b"], "calibrate": ["a", "b"], "inspect": ["a"], "completion": ["zsh"]}.get(command, [])
     for argv in (
         [command, *paths],
-        ["--json", "--debug", command, *paths],
-        [command, *paths, "--json", "--debug"],
-        ["--debug", command, *paths, "--json"],
+        ["--json", "--debug", "--quiet", command, *paths],
+        [command, *paths, "--json", "--quiet", "--debug"],
+        ["--debug", command, *paths, "--json", "--quiet"],
     ):
         assert main(argv) == 0
-    assert seen == [(False, False), (True, True), (True, True), (True, True)]
+    assert seen == [(False,) * 3, *[(True,) * 3] * 3]
 
 
 def test_command():

@@ -93,13 +93,13 @@ def test_the_same_sources_make_the_same_kernel(folder, tmp_path):
 
 def test_the_command_writes_and_replaces_only_what_it_wrote(tmp_path, capsys):
     output = str(tmp_path / "kernel")
-    assert kernels.main(["--output", output]) == 0
+    assert kernels.main(["--output_dir", output]) == 0
     assert f"hf upload {REPOSITORY} {output} . --type kernel --revision v1" in capsys.readouterr().out
-    assert kernels.main(["--output", output]) == 1
+    assert kernels.main(["--output_dir", output]) == 1
     assert "already exists" in capsys.readouterr().err
-    assert kernels.main(["--output", output, "--overwrite"]) == 0
+    assert kernels.main(["--output_dir", output, "--overwrite"]) == 0
     (tmp_path / "kernel" / "notes.txt").write_text("mine")
-    assert kernels.main(["--output", output, "--overwrite"]) == 1
+    assert kernels.main(["--output_dir", output, "--overwrite"]) == 1
     assert "notes.txt" in capsys.readouterr().err
 
 

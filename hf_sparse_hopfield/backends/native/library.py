@@ -45,6 +45,7 @@ _FUNCTIONS = (
     "hopfield_backward_double",
     "hopfield_screen",
 )
+_NO_COMPILER = "no C++ compiler could build it when the package was installed"
 _NO_VECTORS = (0, 0, 0, 0)
 _NO_SCORES = (0, 0, 0, 0, 0)
 _NO_SCREEN = (0,) * 9
@@ -65,7 +66,7 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
     if override is not None:
         candidates = [Path(override)]
     in_package = __name__.startswith("hf_sparse_hopfield.")  # a copy is in the kernel of the Hub, which is pure Python
-    reason = "no C++ compiler could build it when the package was installed" if in_package else "a kernel has none"
+    reason = _why_not_built() if in_package else "a kernel has none"
     for path in candidates:
         if path.suffix not in (".so", ".pyd", ".dylib"):
             continue
@@ -79,7 +80,7 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
         for size in sizes:
             size.restype = ctypes.c_int64
         if [size() for size in sizes] != [_BACKWARD.size, _SCREENED_KEYS.size]:
-            reason = f"{path.name} belongs to another version of the package"
+            reason = f"{path.name} belongs to another version of the package{_how_to_build()}"
             continue
         for function in functions:
             function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int
@@ -87,6 +88,19 @@ def find() -> tuple[ctypes.CDLL | None, str | None]:
     level = logging.WARNING if in_package else logging.INFO
     logger.log(level, "the compiled core is not built (%s); pure PyTorch is used instead", reason)
     return None, reason
+
+
+def _why_not_built() -> str:
+    how = _how_to_build()
+    return f"nothing has built it in this source tree{how}" if how else _NO_COMPILER
+
+
+def _how_to_build() -> str:
+    """How to build the core, if this is a source tree: an installed package does not have the C++ sources."""
+    if not Path(__file__).with_name("source").is_dir():
+        return ""
+    root = Path(__file__).parents[3]
+    return f": `pip install -e {root}` builds it, with a C++ compiler that knows OpenMP, such as g++"
 
 
 # At import, so that nothing is searched for while torch.compile traces a call.

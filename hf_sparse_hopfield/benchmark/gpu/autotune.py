@@ -286,7 +286,9 @@ def _tiles_in(file: Path) -> dict[str, list[int]]:
     try:
         return json.loads(file.read_text())
     except json.JSONDecodeError as error:
-        raise ValueError(f"{file} exists and is not JSON ({error}); remove it or choose another --output.") from error
+        raise ValueError(
+            f"{file} exists and is not JSON ({error}); remove it or choose another --output_dir."
+        ) from error
 
 
 def _words(tile: Tile) -> str:

@@ -98,14 +98,14 @@ def run_and_write(arguments: argparse.Namespace) -> int:
         show(f"{name}: {text}")
     if arguments.autotune:
         plan = default_plan(device, arguments.quick, arguments.seconds)
-        results = tune_and_write(device, plan, arguments.output, show)
+        results = tune_and_write(device, plan, arguments.output_dir, show)
     else:
         results = {}
         try:
             run(device, arguments.quick, arguments.seconds, not arguments.no_memory, show, results)
         finally:
             if results.get("records"):
-                write_results(results, arguments.output, "attention_gpu", markdown(results), plot, out)
+                write_results(results, arguments.output_dir, "attention_gpu", markdown(results), plot, out)
         show(NO_PROMISES)
     if arguments.json:
         print(json.dumps(results, indent=2))

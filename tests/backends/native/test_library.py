@@ -69,3 +69,14 @@ def test_without_a_core(monkeypatch, caplog, tmp_path):
     assert "the compiled core is not built" in native.refusal(problem)
     chosen, why = select_backend(problem)
     assert chosen.name != "native" and "native: the compiled core is not built" in why
+
+
+def test_a_source_tree_says_how_to_build_the_core(monkeypatch, tmp_path):
+    folder = tmp_path / "hf_sparse_hopfield" / "backends" / "native"
+    folder.mkdir(parents=True)
+    monkeypatch.delenv("HF_SPARSE_HOPFIELD_CORE", raising=False)
+    monkeypatch.setattr(library, "__file__", str(folder / "library.py"))
+    assert library.find() == (None, "no C++ compiler could build it when the package was installed")
+    (folder / "source").mkdir()
+    core, reason = library.find()
+    assert core is None and f"`pip install -e {tmp_path}` builds it" in reason and "no C++ compiler" not in reason

@@ -86,7 +86,7 @@ def test_what_was_found_is_written_if_the_device_breaks(tmp_path, monkeypatch, c
 
     monkeypatch.setattr(suite, "measure", measure)
     monkeypatch.setattr(suite, "find_device", lambda name: InterpreterDevice())
-    assert main(["bench", "--device", "interpreter", "--output", str(tmp_path)]) == 1
+    assert main(["bench", "--device", "interpreter", "--output_dir", str(tmp_path)]) == 1
     assert "illegal memory access" in capsys.readouterr().err
     assert len(json.loads((tmp_path / "attention_gpu.json").read_text())["records"]) == 1
     assert "forward 1, 1, 20, 16" in (tmp_path / "attention_gpu.md").read_text()

@@ -16,7 +16,7 @@ pytestmark = [*needs_kernels, pytest.mark.filterwarnings("ignore:flex_attention 
 
 def test_bench(device, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(suite, "find_device", lambda name: device)
-    options = ["--device", device.name, "--quick", "--seconds", "0", "--output", str(tmp_path / "out"), "--json"]
+    options = ["--device", device.name, "--quick", "--seconds", "0", "--output_dir", str(tmp_path / "out"), "--json"]
     assert main(["bench", *options, "--debug"]) == 0
     printed = capsys.readouterr()
     results = json.loads((tmp_path / "out/attention_gpu.json").read_text())
