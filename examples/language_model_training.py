@@ -1,7 +1,6 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Training of causal and masked language models, which share everything but the model class and the collator."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from tokenizer_loading import load_tokenizer, token_values
 from training_run import run
 from transformers.trainer_utils import EvalLoopOutput
 
+from hf_sparse_hopfield.metrics import load_metric
 from hf_sparse_hopfield.training import SparseHopfieldTrainer
 
 
@@ -24,7 +24,9 @@ class LanguageModelTrainer(SparseHopfieldTrainer):
         """As Trainer's, with perplexity among the metrics."""
         output = super().evaluation_loop(*args, **kwargs)
         losses = {name: value for name, value in output.metrics.items() if name.endswith("_loss")}
-        output.metrics.update({f"{name.removesuffix('loss')}perplexity": math.exp(losses[name]) for name in losses})
+        for name, loss in losses.items():  # one mean, over all tokens
+            found = load_metric("perplexity").compute(losses=[loss], tokens=[1])
+            output.metrics[f"{name.removesuffix('loss')}perplexity"] = found["perplexity"]
         return output
 
 

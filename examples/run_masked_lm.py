@@ -11,6 +11,8 @@ from script_arguments import parse_arguments
 from text_blocks import TextArguments
 from transformers import AutoModelForMaskedLM, DataCollatorForLanguageModeling, EvalPrediction
 
+from hf_sparse_hopfield.metrics import load_metric
+
 
 SMOKE = (
     "--model_type bert --vocab_size 400 --block_size 32 --max_steps 80 --learning_rate 5e-3 --config_overrides "
@@ -29,7 +31,9 @@ class MaskedLMArguments(TextArguments):
 def masked_accuracy(prediction: EvalPrediction) -> dict[str, float]:
     """Share of the masked tokens that are predicted correctly."""
     masked = prediction.label_ids != -100
-    return {"accuracy": float((prediction.predictions == prediction.label_ids)[masked].mean())}
+    return load_metric("accuracy").compute(
+        predictions=prediction.predictions[masked], references=prediction.label_ids[masked]
+    )
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from script_arguments import parse_arguments
 from training_run import run
 from transformers import AutoModelForSequenceClassification, EvalPrediction
 
-from hf_sparse_hopfield.extras import require
+from hf_sparse_hopfield.metrics import load_metric
 from hf_sparse_hopfield.models import MultipleInstanceCollator, SparseHopfieldMultipleInstanceConfig
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer
 
@@ -142,10 +142,10 @@ def make_config(
 def bag_metrics(prediction: EvalPrediction) -> dict[str, float]:
     """Accuracy and, for two classes, the area under the ROC curve."""
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
-    metrics = {"accuracy": float(np.mean(np.argmax(logits, -1) == prediction.label_ids))}
-    if logits.shape[1] == 2 and len(set(prediction.label_ids.tolist())) == 2:
-        score = require("sklearn.metrics", "examples").roc_auc_score
-        metrics["roc_auc"] = float(score(prediction.label_ids, logits[:, 1] - logits[:, 0]))
+    labels = prediction.label_ids
+    metrics = load_metric("accuracy").compute(predictions=np.argmax(logits, -1), references=labels)
+    if logits.shape[1] == 2 and len(set(labels.tolist())) == 2:
+        metrics |= load_metric("roc_auc").compute(prediction_scores=logits[:, 1] - logits[:, 0], references=labels)
     return metrics
 
 

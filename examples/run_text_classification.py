@@ -15,7 +15,7 @@ from tokenizer_loading import load_tokenizer, token_values
 from training_run import run
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, EvalPrediction
 
-from hf_sparse_hopfield.extras import require
+from hf_sparse_hopfield.metrics import load_metric
 from hf_sparse_hopfield.training import SparseHopfieldTrainer
 
 
@@ -50,12 +50,11 @@ def smoke_data() -> dict[str, Dataset]:
 
 def classification_metrics(prediction: EvalPrediction) -> dict[str, float]:
     """Accuracy and macro F1."""
-    metrics = require("sklearn.metrics", "examples")
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
-    chosen = np.argmax(logits, -1)
+    pairs = {"predictions": np.argmax(logits, -1), "references": prediction.label_ids}
     return {
-        "accuracy": float(metrics.accuracy_score(prediction.label_ids, chosen)),
-        "macro_f1": float(metrics.f1_score(prediction.label_ids, chosen, average="macro", zero_division=0)),
+        **load_metric("accuracy").compute(**pairs),
+        "macro_f1": load_metric("f1").compute(**pairs, average="macro")["f1"],
     }
 
 

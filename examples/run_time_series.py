@@ -21,6 +21,7 @@ from script_arguments import parse_arguments
 from training_run import run
 from transformers import AutoModelForTimeSeriesPrediction, EarlyStoppingCallback, EvalPrediction
 
+from hf_sparse_hopfield.metrics import load_metric
 from hf_sparse_hopfield.models import SparseHopfieldCrossformerConfig, split_lengths, split_series
 from hf_sparse_hopfield.training import SparseHopfieldArguments, SparseHopfieldTrainer
 
@@ -102,8 +103,9 @@ def read_series(data: TimeSeriesArguments) -> torch.Tensor:
 def forecast_metrics(prediction: EvalPrediction) -> dict[str, float]:
     """Mean squared and mean absolute error on standardised data."""
     predicted = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
-    error = predicted - prediction.label_ids
-    return {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
+    windows = {"predictions": predicted, "references": prediction.label_ids}
+    windows = {name: values.reshape(len(values), -1) for name, values in windows.items()}
+    return {**load_metric("mse").compute(**windows), **load_metric("mae").compute(**windows)}
 
 
 def make_config(

@@ -22,7 +22,7 @@ from tokenizer_loading import load_tokenizer, token_values
 from training_run import run
 from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, PreTrainedModel, Seq2SeqTrainingArguments
 
-from hf_sparse_hopfield.extras import require
+from hf_sparse_hopfield.metrics import load_metric
 from hf_sparse_hopfield.training import SparseHopfieldSeq2SeqTrainer
 
 
@@ -82,12 +82,6 @@ def read_parallel(data: TranslationArguments) -> Callable[[str, str], Dataset]:
         return Dataset.from_dict({language: [] if empty else texts for language, texts in lines.items()})
 
     return read
-
-
-def bleu(hypotheses: list[str], references: list[str]) -> tuple[float, str]:
-    """Return BLEU and its signature."""
-    metric = require("sacrebleu", "examples").BLEU()
-    return metric.corpus_score(hypotheses, [references]).score, str(metric.get_signature())
 
 
 def translate(
@@ -172,8 +166,11 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         quality: dict[str, Any] = {}
         for name, beams in decodings.items():
             hypotheses, metrics = translate(trainer, dataset, beams, data.max_length)
-            score, signature = bleu(hypotheses, splits["test"][data.target_lang])
-            quality |= {f"test_bleu_{name}": score, "test_loss": metrics["test_loss"], "bleu_signature": signature}
+            bleu = load_metric("sacrebleu").compute(
+                predictions=hypotheses, references=splits["test"][data.target_lang]
+            )
+            quality |= {f"test_bleu_{name}": bleu["score"], "bleu_signature": bleu["signature"]}
+            quality["test_loss"] = metrics["test_loss"]
             quality[f"test_{name}_samples_per_second"] = metrics["test_samples_per_second"]
             if trainer.is_world_process_zero():
                 path = os.path.join(training.output_dir, f"test_{name}.txt")
