@@ -33,11 +33,6 @@ PUBLIC = [
     "to_dense",
     "to_sparse_hopfield",
 ]
-BLOCKS = [
-    pytest.param(name, block, id=f"{name}-{number}")
-    for name in ("README.md", "docs/conversion.md", "docs/memory.md", "docs/screening.md")
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL))
-]
 
 
 def modules():
@@ -107,18 +102,16 @@ def test_every_public_name_has_an_example():
             assert ">>>" in getattr(hf_sparse_hopfield, name).__doc__, name
 
 
-@pytest.mark.parametrize(("name", "block"), BLOCKS)
-def test_code_in_documents_runs(name, block, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    exec(compile(block, name, "exec"), {})
-
-
 def test_readme_has_the_two_commands():
     readme = (ROOT / "README.md").read_text()
     commands = re.findall(r"```bash\n(.*?)\n```", readme, re.DOTALL)
     assert commands[0].endswith("hf-sparse-hopfield demo")
     assert "pytest" in commands[1]
     assert all("\n" not in command for command in commands[:2])
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_bytes()) <= 9_000
 
 
 def test_readme_has_the_counts_of_families():
