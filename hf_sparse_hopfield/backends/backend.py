@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ..functional.plain_torch import only_plain_torch
 from .masks import segments_in_mask
 from .problem import RetrievalProblem, RetrievalResult
 
@@ -25,6 +26,8 @@ class Backend:
         reads_segments (`bool`, *optional*, defaults to `False`):
             Whether it takes a problem with `segments`. For the others they become a part of the mask, in `run`, and
             `refusal` is asked about a problem that has one.
+        own_operators (`bool`, *optional*, defaults to `False`):
+            Whether it computes with operators that torch does not have. It then refuses in [`plain_torch`].
 
     Example:
 
@@ -42,6 +45,7 @@ class Backend:
     priority: int
     reads_places: bool = False
     reads_segments: bool = False
+    own_operators: bool = False
 
     def __post_init__(self) -> None:
         # here, so that nobody who runs or asks a backend can forget them
@@ -49,6 +53,13 @@ class Backend:
             run, refusal = self.run, self.refusal
             object.__setattr__(self, "run", lambda problem: run(segments_in_mask(problem)))
             object.__setattr__(self, "refusal", lambda problem: refusal(_as_if_masked(problem)))
+        if self.own_operators:
+            others = self.refusal
+            object.__setattr__(self, "refusal", lambda problem: _no_operators() or others(problem))
+
+
+def _no_operators() -> str | None:
+    return "an export in torch's own operators has no place for its own" if only_plain_torch() else None
 
 
 def _as_if_masked(problem: RetrievalProblem) -> RetrievalProblem:

@@ -14,6 +14,7 @@ from .energy import (
     update,
 )
 from .normalizers import entmax, sparsemax, support, support_size, threshold
+from .plain_torch import plain_torch
 from .screening import may_have_weight
 
 
@@ -26,6 +27,7 @@ __all__ = [
     "entmax",
     "explain_backend",
     "may_have_weight",
+    "plain_torch",
     "retrieval_errors",
     "retrieve",
     "separation",

@@ -19,10 +19,15 @@ import torch
 
 from ..checks import is_integer
 from .checks import check_alpha
+from .plain_torch import only_plain_torch
 
 
 # Newton's method needs about 6 steps. This bound only ensures that no input can make it hang.
 _MAX_NEWTON_STEPS = 100
+# A recorded graph has a fixed number of steps, as it cannot see which one is the last. Each divides the product of the function
+# and its slope by at least 4, so 24 suffice for 16384 keys in float32, however the scores lie. After sorting, 2 are plenty.
+_RECORDED_NEWTON_STEPS = 24
+_STEPS_AFTER_SORTING = 2
 
 
 def ratio(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -54,6 +59,63 @@ def powers(y: torch.Tensor, eps: float | torch.Tensor) -> tuple[torch.Tensor, to
     return p, torch.where(inside, ((1 - eps) * log_p).exp(), torch.zeros_like(y))
 
 
+def _newton_step(
+    z: torch.Tensor, invalid: torch.Tensor, t: torch.Tensor, eps: float | torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The step from `t`, and the weights and slopes there."""
+    p, w = (x.masked_fill(invalid, 0) for x in powers(z - t, eps))
+    log_total = p.sum(-1, keepdim=True).log()
+    # (S^eps - 1) / eps / slope, in terms of `log S`, so that eps = 0 is not a special case
+    step = log_total * ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp()
+    return step / w.sum(-1, keepdim=True), p, w
+
+
+def _shift(
+    z: torch.Tensor, invalid: torch.Tensor, empty: torch.Tensor, eps: float | torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The shift of each row, found step by step until no row moves, and the last weights and slopes."""
+    t = torch.zeros_like(z[..., :1])
+    rising = ~empty
+    for _ in range(_MAX_NEWTON_STEPS):
+        step, p, w = _newton_step(z, invalid, t, eps)
+        # From below, steps rise to the root; one that does not is rounding. Each row stops independently.
+        rising = rising & (step > 4 * torch.finfo(z.dtype).eps * t.clamp_min(1))
+        if not rising.any():
+            break
+        t = torch.where(rising, t + step, t)
+    return t, p, w
+
+
+def _recorded_shift(
+    z: torch.Tensor, invalid: torch.Tensor, empty: torch.Tensor, eps: float | torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """As `_shift`, in operators that do not depend on data, for a graph that is recorded."""
+    if isinstance(eps, float) and eps in (0.5, 1.0):
+        t, steps = _shift_by_sorting(z, invalid, eps), _STEPS_AFTER_SORTING
+    else:
+        t, steps = torch.zeros_like(z[..., :1]), _RECORDED_NEWTON_STEPS
+    for _ in range(steps):
+        step, p, w = _newton_step(z, invalid, t, eps)
+        t = torch.where(empty, t, t + step)
+    _, p, w = _newton_step(z, invalid, t, eps)
+    return t, p, w
+
+
+def _shift_by_sorting(z: torch.Tensor, invalid: torch.Tensor, eps: float) -> torch.Tensor:
+    """The shift for sparsemax and entmax15 in closed form, up to rounding (Martins 2016, Peters 2019)."""
+    # `1 + eps z`, largest first, cut off where no weight can be: that is where sums would lose their precision
+    y = (1 + eps * z).masked_fill(invalid, 0).clamp_min(0).sort(dim=-1, descending=True).values
+    count = torch.ones_like(y).cumsum(-1)
+    mean = y.cumsum(-1) / count
+    if eps == 1.0:
+        thresholds = mean - 1 / count
+    else:
+        variance = (y * y).cumsum(-1) / count - mean * mean
+        thresholds = mean - (1 / count - variance).clamp_min(0).sqrt()
+    size = (thresholds < y).sum(-1, keepdim=True).clamp_min(1)
+    return thresholds.gather(-1, size - 1).clamp_min(0) / eps
+
+
 def _solve(scores: torch.Tensor, alpha: float | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights and shift of rows of float32 or float64 scores; -inf is masked."""
     eps = alpha - 1
@@ -64,19 +126,10 @@ def _solve(scores: torch.Tensor, alpha: float | torch.Tensor) -> tuple[torch.Ten
     empty = maximum == -torch.inf
     z = (scores - maximum.masked_fill(empty, 0)).clamp_min(limits.min)  # -inf from overflow does not mask
     z = z.masked_fill(invalid, 0)
-    t = torch.zeros_like(maximum)
-    rising = ~empty
-    for _ in range(_MAX_NEWTON_STEPS):
-        p, w = (x.masked_fill(invalid, 0) for x in powers(z - t, eps))
-        log_total = p.sum(-1, keepdim=True).log()
-        # (S^eps - 1) / eps / slope, in terms of `log S`, so that eps = 0 is not a special case
-        step = log_total * ratio(torch.expm1, eps * log_total) * ((1 - eps) * log_total).exp()
-        step = step / w.sum(-1, keepdim=True)
-        # From below, steps rise to the root; one that does not is rounding. Each row stops independently.
-        rising = rising & (step > 4 * limits.eps * t.clamp_min(1))
-        if not rising.any():
-            break
-        t = torch.where(rising, t + step, t)
+    if only_plain_torch():
+        t, p, w = _recorded_shift(z, invalid, empty, eps)
+    else:
+        t, p, w = _shift(z, invalid, empty, eps)
     # Rounding of `t` shifts all weights of a row at once. Take the last Newton step on the weights to correct it.
     slope = w.sum(-1, keepdim=True)
     p = (p - w * (p.sum(-1, keepdim=True) - 1) / slope.masked_fill(empty, 1)).clamp_min(0)
@@ -84,7 +137,7 @@ def _solve(scores: torch.Tensor, alpha: float | torch.Tensor) -> tuple[torch.Ten
 
 
 @torch.library.custom_op("hf_sparse_hopfield::entmax_forward", mutates_args=())
-def _entmax_forward(
+def _entmax_operator(
     scores: torch.Tensor, alpha: torch.Tensor | None, alpha_value: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The solver as one operator: its loop depends on data, which torch.compile and torch.export cannot trace."""
@@ -95,9 +148,17 @@ def _entmax_forward(
     return weights.contiguous(), shift.contiguous()
 
 
-@_entmax_forward.register_fake
+@_entmax_operator.register_fake
 def _(scores: torch.Tensor, alpha: torch.Tensor | None, alpha_value: float) -> tuple[torch.Tensor, torch.Tensor]:
     return scores.new_empty(scores.shape), scores.new_empty((*scores.shape[:-1], 1))
+
+
+def _entmax_forward(
+    scores: torch.Tensor, alpha: torch.Tensor | None, alpha_value: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if only_plain_torch():
+        return _solve(scores, alpha_value if alpha is None else alpha)
+    return _entmax_operator(scores, alpha, alpha_value)
 
 
 def _slopes(p: torch.Tensor, alpha: float | torch.Tensor) -> torch.Tensor:

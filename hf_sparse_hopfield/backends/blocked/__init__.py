@@ -82,4 +82,4 @@ def _settings(problem: RetrievalProblem, state: Tensor, dropout: float) -> Setti
     )
 
 
-BACKEND = Backend(name="blocked", run=run, refusal=refusal, priority=100)
+BACKEND = Backend(name="blocked", run=run, refusal=refusal, priority=100, own_operators=True)

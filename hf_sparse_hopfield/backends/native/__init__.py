@@ -136,4 +136,4 @@ def kept_support(problem: RetrievalProblem) -> tuple[Tensor, Tensor]:
     return torch.cat(columns), torch.cat([missing for _, missing in found])
 
 
-BACKEND = Backend(name="native", run=run, refusal=refusal, priority=300, reads_places=True)
+BACKEND = Backend(name="native", run=run, refusal=refusal, priority=300, reads_places=True, own_operators=True)

@@ -90,4 +90,4 @@ def _settings(problem: RetrievalProblem, state: Tensor, dropout: float) -> Setti
     )
 
 
-BACKEND = Backend(name="triton", run=run, refusal=refusal, priority=200, reads_segments=True)
+BACKEND = Backend(name="triton", run=run, refusal=refusal, priority=200, reads_segments=True, own_operators=True)
