@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.io import wavfile
-from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
+from transformers import AutoModelForCausalLM, ViTConfig, ViTForImageClassification, ViTImageProcessor
 
 from hf_sparse_hopfield import to_sparse_hopfield
 from hf_sparse_hopfield.demo import make_tokenizer
@@ -55,6 +55,18 @@ def test_chat_compares_answers(conversion, tmp_path, capsys):
     assert set(figures) == {"dense", "sparse"} and len(figures["sparse"]["losses"]) == 2
     page = (tmp_path / "answers.md").read_text()
     assert page.count("\n## ") == 2 and page.count("**dense**") == 2 and page.count("**sparse**") == 2
+
+
+def test_distillation_mixes_texts_and_lengths(conversion, tmp_path, capsys):
+    models, text = _saved(tmp_path, "llama", alpha=2.0, beta=0.5), tmp_path / "text.txt"
+    text.write_text(TEXT, encoding="utf-8")
+    parts = ["--part", str(text), "16", "8", "--part", str(text), "64", "2"]
+    parts += ["--tokenizer", models[1]]
+    command = [*models[2:], *parts, "--tokens", "32", "--steps", "2", "--layer_steps", "1"]
+    conversion("distillation").main([*command, "--output", str(tmp_path / "distilled")])
+    report = json.loads((tmp_path / "distilled" / "distillation.json").read_text())
+    assert report["steps"] == 3 and report["tokens"] == 3 * (4 * 32 + 64) // 5
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "distilled").config.sparse_hopfield.alpha == 2.0
 
 
 def test_repeated_n_grams(conversion):
