@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..extras import require
 from ..files import new_file
-from .arguments import add_input_arguments, check_file, check_text, input_options, make_batches, show_progress
+from .arguments import TERMS, add_input_arguments, check_file, check_text, input_options, make_batches, show_progress
 from .output import console
 
 
@@ -23,7 +23,10 @@ EXAMPLES = """examples:
   %(prog)s ./smollm2-sparse --text wikitext.valid.txt --html report.html
   %(prog)s ./smollm2-sparse --text wikitext.test.txt --batches all --rows 16   (perplexity on a whole text)
   %(prog)s ./vit-sparse --png heads.png
-  %(prog)s ./bert-sparse --json > report.json"""
+  %(prog)s ./bert-sparse --json > report.json
+
+"""
+EXAMPLES += TERMS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
