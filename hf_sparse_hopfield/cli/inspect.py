@@ -4,11 +4,20 @@
 import argparse
 import math
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..extras import require
 from ..files import new_file
-from .arguments import TERMS, add_input_arguments, check_file, check_text, input_options, make_batches, show_progress
+from .arguments import (
+    add_input_arguments,
+    check_file,
+    check_text,
+    given,
+    input_options,
+    make_batches,
+    show_progress,
+)
 from .output import console
 
 
@@ -18,15 +27,15 @@ if TYPE_CHECKING:
 
 HELP = "alpha, beta, steps, support size, entropy and dead heads of a checkpoint"
 DESCRIPTION = """Run a checkpoint on a text (or random inputs) and report how many keys every layer and head uses, and the perplexity
-of a language model. A dense checkpoint is shown as it would be with --alpha."""
+of a language model. A dense checkpoint is shown as it would be with --alpha. --html writes an explorer, one page to look into: a map of
+all heads, and for each token (or patch of a picture) exactly what a head reads, beside dense attention (docs/explorer.md)."""
 EXAMPLES = """examples:
-  %(prog)s ./smollm2-sparse --text wikitext.valid.txt --html report.html
+  %(prog)s ./smollm2-sparse --text wikitext.valid.txt --html explorer.html
+  %(prog)s ./smollm2-sparse --prompt "The cat sat on the mat because it was warm." --html explorer.html
   %(prog)s ./smollm2-sparse --text wikitext.test.txt --batches all --rows 16   (perplexity on a whole text)
+  %(prog)s ./vit-sparse --image cat.jpg --html explorer.html
   %(prog)s ./vit-sparse --png heads.png
-  %(prog)s ./bert-sparse --json > report.json
-
-"""
-EXAMPLES += TERMS
+  %(prog)s ./bert-sparse --json > report.json"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,22 +43,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="local directory or Hub id of the checkpoint")
     parser.add_argument("--alpha", type=float, help="for a dense checkpoint (default: 1, softmax)")
     add_input_arguments(parser, "run it")
+    sample = parser.add_argument_group("or on one sample of your own")
+    sample.add_argument("--prompt", help="a text; the decoder of an encoder-decoder writes its part itself")
+    sample.add_argument("--image", metavar="FILE", help="a picture, for models that take one")
     parser.add_argument("--rows", type=int, default=256, help="queries to count per batch (default: %(default)s)")
     parser.add_argument("--heads", action="store_true", help="show one line per head instead of one per layer")
     parser.add_argument("--png", help="write heat maps to this file")
-    parser.add_argument("--html", help="write heat maps and a table of all heads to this file")
+    parser.add_argument(
+        "--html", help="write the explorer to this file: it shows the first window of text, or the sample"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Inspect."""
     from ..checkpoints.loading import load_model, load_tokenizer
-    from ..diagnostics import plot_sparsity, sparsity_report, write_html_report
+    from ..diagnostics import plot_sparsity, sparsity_report, write_explorer
     from ..integration.binding import has_bound_attention
     from ..integration.convert import to_sparse_hopfield
 
     for path in (arguments.png, arguments.html):
         check_file(path)
     check_text(arguments)
+    _check_sample(arguments)
     model, tokenizer = load_model(arguments.source), load_tokenizer(arguments.source)
     if not has_bound_attention(model):
         model = to_sparse_hopfield(model, {"alpha": 1.0 if arguments.alpha is None else arguments.alpha})
@@ -57,22 +72,46 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"{arguments.source!r} is sparse and has its own alpha: --alpha {arguments.alpha} is for dense checkpoints."
         )
-    if arguments.text is None and not arguments.random:
-        print("inspecting on random inputs; use --text FILE to see what the heads do on a text.", file=sys.stderr)
-    batches = make_batches(arguments, model, tokenizer, arguments.batches)
+    batches = _batches(arguments, model, tokenizer)
+    if arguments.html:
+        with new_file(arguments.html) as path:
+            title = f"Heads of {Path(arguments.source).name or arguments.source}"
+            write_explorer(
+                model, batches[0], path, processor=tokenizer, title=title, progress=show_progress(arguments)
+            )
     report = sparsity_report(
         model, batches, rows=arguments.rows, seed=input_options(arguments).seed, progress=show_progress(arguments)
     )
     if arguments.png:
         with new_file(arguments.png) as path:
             plot_sparsity(report, path)
-    if arguments.html:
-        with new_file(arguments.html) as path:
-            write_html_report(report, path, f"Heads of {arguments.source}")
     if arguments.json:
         print(report.to_json_string(), end="")
         return
     _print(report, arguments)
+
+
+def _check_sample(arguments: argparse.Namespace) -> None:
+    """Refuse a sample that cannot be used, before any work."""
+    for name, value in given(arguments, ("prompt", "image")).items():
+        for other in given(arguments, ("text", "random")):
+            raise ValueError(f"--{name} and --{other} are two things to run on: give one of them.")
+        if name == "image" and not Path(value).is_file():
+            raise FileNotFoundError(f"--image {value!r} is not a file.")
+
+
+def _batches(arguments: argparse.Namespace, model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+    """What to run the model on."""
+    from ..sample_inputs import given_inputs
+
+    sample = given(arguments, ("prompt", "image"))
+    if not sample:
+        if arguments.text is None and not arguments.random:
+            print("inspecting on random inputs; use --text FILE to see what the heads do on a text.", file=sys.stderr)
+        return make_batches(arguments, model, tokenizer, arguments.batches)
+    if tokenizer is None:
+        raise ValueError(f"the checkpoint has no tokenizer or processor for --{next(iter(sample))}.")
+    return [given_inputs(model, tokenizer, **sample)]
 
 
 def _print(report: "SparsityReport", arguments: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 """How the heads of a sparse model use their keys: counts, weights and plots."""
 
 from .associations import record_associations
-from .html_report import write_html_report
+from .explorer import write_explorer
 from .plots import plot_associations, plot_sparsity
 from .sparsity import SparsityReport, layer_sparsity, sparsity_report
 
@@ -14,5 +14,5 @@ __all__ = [
     "plot_sparsity",
     "record_associations",
     "sparsity_report",
-    "write_html_report",
+    "write_explorer",
 ]

@@ -26,7 +26,6 @@ class HeadCounter:
             visible (`torch.Tensor` of shape `(batch, 1 or heads, queries)`):
                 Number of keys that each query may attend to; 0 for a row that does not count.
         """
-        weights = weights.double()
         visible = visible.expand(-1, weights.shape[1], -1)
         free = visible > 1
         counted = {

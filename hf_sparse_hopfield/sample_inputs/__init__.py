@@ -1,7 +1,9 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Inputs to try a model on: windows of a text or a dataset, text that the model writes itself, or random inputs of the right form."""
+"""Inputs to try a model on: windows of a text or a dataset, text that the model writes itself, a given
+sentence or picture, or random inputs of the right form."""
 
 from .dataset_rows import dataset_text
+from .given import given_inputs
 from .random_inputs import random_batches, random_inputs
 from .self_written import self_written
 from .text import as_batches, check_batch, read_text, text_batches
@@ -11,6 +13,7 @@ __all__ = [
     "as_batches",
     "check_batch",
     "dataset_text",
+    "given_inputs",
     "random_batches",
     "random_inputs",
     "read_text",

@@ -23,6 +23,8 @@ def test_inspect(demo, tmp_path, capsys):
     loss, perplexity = re.search(r"loss ([\d.]+), perplexity ([\d.]+)", printed).groups()
     assert float(perplexity) == pytest.approx(math.exp(float(loss)), rel=1e-3)
     assert (tmp_path / "heads.png").exists() and (tmp_path / "report.html").exists()
+    page = (tmp_path / "report.html").read_text()
+    assert "<h1>Heads of model</h1>" in page and page.count('id="rows-sparse-') == 2
     assert main([*arguments, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert len(report["layers"]["model.layers.0.self_attn"]["support"]) == 4
@@ -49,3 +51,15 @@ def test_inspect_gives_the_loss_of_a_whole_text(demo, tmp_path, capsys):
     with torch.no_grad():
         expected = model(input_ids=windows, labels=windows).loss.item()
     assert loss == pytest.approx(expected, rel=1e-4)
+
+
+def test_inspect_on_a_prompt(demo, tmp_path, capsys):
+    command = ["inspect", str(demo / "model"), "--html", str(tmp_path / "page.html")]
+    assert main([*command, "--prompt", "the people of the nation"]) == 0
+    printed = capsys.readouterr()
+    assert "written: " in printed.out and "random" not in printed.err and "loss" not in printed.out
+    assert '"labels":[" the"," people"," of"," the"," nation"]' in (tmp_path / "page.html").read_text()
+    assert main([*command, "--prompt", "the people", "--random"]) == 1
+    assert "--prompt and --random are two things to run on" in capsys.readouterr().err
+    assert main([*command, "--image", "no.png"]) == 1
+    assert "--image 'no.png' is not a file" in capsys.readouterr().err
