@@ -5,6 +5,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -21,6 +22,14 @@ def _resident(field: str) -> int:
     raise OSError(f"/proc/self/status has no {field}")
 
 
+def extra_memory(call: Callable[[], object]) -> int:
+    """Peak memory of this process during a call, beyond what it had before, in bytes. Only on Linux, in a fresh process."""
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    call()
+    return max(0, _resident("VmHWM") - before)
+
+
 def peak_memory_here(work: Work, name: str) -> int:
     """Peak memory of this process in bytes, beyond its input tensors. Call it in a fresh process on Linux."""
     # Libraries and threads initialize on first use, which is not to be measured.
@@ -30,10 +39,7 @@ def peak_memory_here(work: Work, name: str) -> int:
         raise ValueError(f"method {name!r} is not installed or does not apply to {work.label}.")
     attend_once(small, attend_small, small.tensors())
     tensors = work.tensors()
-    before = _resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
-    attend_once(work, attend, tensors)
-    return max(0, _resident("VmHWM") - before)
+    return extra_memory(lambda: attend_once(work, attend, tensors))
 
 
 def peak_memory(work: Work, name: str) -> int | None:

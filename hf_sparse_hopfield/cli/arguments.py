@@ -14,7 +14,8 @@ from ..calibration.recipe import REFINEMENT, CalibrationOptions, DistillationOpt
 from ..files import check_writable
 
 
-def _option_names(options: type) -> tuple[str, ...]:
+def option_names(options: type) -> tuple[str, ...]:
+    """The fields of a dataclass that are arguments: those with a help text."""
     return tuple(field.name for field in dataclasses.fields(options) if "help" in field.metadata)
 
 
@@ -22,11 +23,11 @@ SELF = "self"  # a text that the model writes itself
 _DATASET = "dataset:"  # begins the name of a dataset
 _CHARACTERS = 10  # at most, of a token on average
 
-INPUT_ARGUMENTS = ("batches", "length", "split", "text_column", *_option_names(InputOptions))
-CALIBRATION_ARGUMENTS = (*_option_names(CalibrationOptions), "no_lengths", "resume_from")
+INPUT_ARGUMENTS = ("batches", "length", "split", "text_column", *option_names(InputOptions))
+CALIBRATION_ARGUMENTS = (*option_names(CalibrationOptions), "no_lengths", "resume_from")
 
 
-def _add_options(group: argparse._ArgumentGroup, options: type) -> None:
+def add_options(group: argparse._ArgumentGroup, options: type) -> None:
     """
     Declare an argument for each field of a dataclass that has a help text.
 
@@ -82,13 +83,13 @@ def add_input_arguments(parser: argparse.ArgumentParser, purpose: str, batches: 
         help="tokens in a window of text; several lengths get equal shares of the batches, and a batch of long windows has fewer "
         f"of them (default: {InputOptions.length})",
     )
-    _add_options(group, InputOptions)
+    add_options(group, InputOptions)
 
 
 def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `calibrate`."""
     group = parser.add_argument_group("calibration")
-    _add_options(group, CalibrationOptions)
+    add_options(group, CalibrationOptions)
     group.add_argument(
         "--no_lengths",
         action="store_true",
@@ -187,7 +188,7 @@ def given(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]
 
 def input_options(arguments: argparse.Namespace) -> InputOptions:
     """Return the options of the inputs, completed by their defaults; of several lengths the first."""
-    options = InputOptions(**given(arguments, _option_names(InputOptions)))
+    options = InputOptions(**given(arguments, option_names(InputOptions)))
     return dataclasses.replace(options, length=arguments.length[0]) if arguments.length else options
 
 
@@ -196,7 +197,7 @@ def calibration_options(arguments: argparse.Namespace) -> CalibrationOptions:
     searched = arguments.alpha == "search" and arguments.budget is None
     if arguments.max_error is not None and not searched:
         raise ValueError("--max_error is for --alpha search without --budget, which finds it itself.")
-    values = given(arguments, ("alpha", *_option_names(CalibrationOptions)))
+    values = given(arguments, ("alpha", *option_names(CalibrationOptions)))
     unused = given(arguments, ("refine_on", "learning_rate", *(() if arguments.distill else ("bf16",))))
     if unused and not CalibrationOptions(**{name: values[name] for name in values if name not in unused}).refines:
         raise ValueError(f"--{next(iter(unused))} is for refining: it needs --refine_steps.")

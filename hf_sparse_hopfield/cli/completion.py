@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..extras import require
 
 
-_FILES = {"text", "png", "html", "resume_from", "output_file"}
-_DIRECTORIES = {"source", "output", "output_dir", "checkpoints"}
+_FILES = {"data", "text", "png", "html", "resume_from", "output_file"}
+_DIRECTORIES = {"dense", "sparse", "source", "output", "output_dir", "checkpoints"}
 
 HELP = "a script with which bash or zsh complete commands and options"
 DESCRIPTION = (

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 
 from ..version import __version__
-from . import bench, calibrate, completion, convert, demo, env, inspect
+from . import bench, calibrate, compare, completion, convert, demo, env, inspect
 from .messages import one_look
 
 
@@ -18,6 +18,7 @@ COMMANDS: dict[str, ModuleType] = {
     "convert": convert,
     "calibrate": calibrate,
     "inspect": inspect,
+    "compare": compare,
     "demo": demo,
     "bench": bench,
     "env": env,

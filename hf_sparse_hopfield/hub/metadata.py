@@ -58,8 +58,7 @@ def task_of(model: PreTrainedModel) -> tuple[str | None, str | None]:
     mappings = auto_model_mappings()
     others = (name for name in mappings if name.startswith("AutoModelFor"))
     for name in dict.fromkeys([*_PIPELINE_TAGS, *others]):
-        known = mappings[name].get(type(model.config), None)
-        if type(model) not in (known if isinstance(known, (list, tuple)) else [known]):
+        if not loads(name, model):
             continue
         tag = _PIPELINE_TAGS.get(name)
         if name == "AutoModelForSeq2SeqLM" and getattr(model.config, "base_model_type", None) in _TRANSLATORS:
@@ -69,6 +68,18 @@ def task_of(model: PreTrainedModel) -> tuple[str | None, str | None]:
             tag = "image-feature-extraction" if image else None
         return name, tag
     return None, None
+
+
+def loads(auto_class: str, model: PreTrainedModel) -> bool:
+    """
+    Whether an Auto class loads checkpoints of a model's configuration as a model of its class.
+
+    Args:
+        auto_class (`str`): Name of the Auto class.
+        model ([`~transformers.PreTrainedModel`]): The model.
+    """
+    known = auto_model_mappings()[auto_class].get(type(model.config), None)
+    return type(model) in (known if isinstance(known, (list, tuple)) else [known])
 
 
 def license_of(base_model: str | None) -> str | None:

@@ -1,11 +1,20 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""The text of a dataset: from the Hub, from a folder, or from a table in a file."""
+"""Rows of a dataset: from the Hub, from a folder, or from a table in a file."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 _TABLES = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
+_FORMATS = {**_TABLES, ".txt": "text"}
+_ENDINGS = f"a file must end in {', '.join(_TABLES)}, or in .gz after that"
+_READING: dict[str, dict[str, Any]] = {"csv": {"keep_default_na": False}}  # "NA" and "null" are words
 _BETWEEN = "\n\n"  # rows
 
 
@@ -14,7 +23,8 @@ def dataset_text(name: str, *, split: str = "train", column: str = "text", chara
     Join the rows of a dataset until there is enough text. No more than that is read or downloaded.
 
     Args:
-        name (`str`): As for `datasets.load_dataset`, a folder of `save_to_disk`, or a `.jsonl`, `.csv` or `.parquet` file.
+        name (`str`): As for `datasets.load_dataset`, a folder of `save_to_disk`, or a `.jsonl`, `.csv` or `.parquet` file,
+            which may be `.gz`.
         split (`str`, *optional*, defaults to `"train"`): The split. A file has only one.
         column (`str`, *optional*, defaults to `"text"`): The column with the text.
         characters (`int`): How much text is enough.
@@ -31,7 +41,9 @@ def dataset_text(name: str, *, split: str = "train", column: str = "text", chara
 
     ```
     """
-    rows: Any = _load(name, split)
+    if is_text_file(name):
+        raise ValueError(f"{name!r} is not a dataset: {_ENDINGS}. A text file goes by its name alone.")
+    rows: Any = _load(name, split, streaming=True)
     parts: list[str] = []
     found = 0
     for row in rows:
@@ -47,14 +59,79 @@ def dataset_text(name: str, *, split: str = "train", column: str = "text", chara
     return _BETWEEN.join(parts)
 
 
-def _load(name: str, split: str) -> Any:
+def dataset_rows(name: str, *, split: str | None = None, count: int, seed: int = 0) -> "Dataset":
+    """
+    Choose rows of a dataset at random.
+
+    Args:
+        name (`str`):
+            As for [`dataset_text`]; a `.txt` file has a row, with the column `text`, on each line that is not empty. A folder may
+            also have images, in one folder for each label.
+        split (`str`, *optional*): The split; `"test"` by default. A file has none.
+        count (`int`): Number of rows; fewer if the dataset has fewer.
+        seed (`int`, *optional*, defaults to 0): Chooses the rows.
+
+    Example:
+
+    ```python
+    >>> from pathlib import Path
+    >>> from hf_sparse_hopfield.sample_inputs import dataset_rows
+
+    >>> size = Path("rows.csv").write_text("label,text\\n0,some words\\n1,more words\\n")
+    >>> sorted(dataset_rows("rows.csv", count=5)["text"])
+    ['more words', 'some words']
+
+    ```
+    """
+    if split is not None and (_is_file(name) or Path(name, "dataset_info.json").is_file()):
+        raise ValueError(f"split={split!r} is for a dataset with several: {name!r} has none.")
+    with _without_bars():
+        rows = _load(name, split or "test", streaming=False)
+    if _format(name) == "text":
+        rows = rows.select([number for number, text in enumerate(rows["text"]) if text.strip()])
+    return rows.shuffle(seed=seed).select(range(min(count, len(rows))))
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """No progress bars of datasets, which takes moments to read a file. A download has one of its own."""
+    import datasets
+
+    disabled = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not disabled:
+            datasets.enable_progress_bars()
+
+
+def is_text_file(name: str) -> bool:
+    """Whether a name is that of a file with running text, `.txt` or `.txt.gz`."""
+    return _is_file(name) and _format(name) == "text"
+
+
+def _format(name: str) -> str | None:
+    return _FORMATS.get(Path(name.removesuffix(".gz")).suffix)
+
+
+def _is_file(name: str) -> bool:
+    """Whether a name is that of a file. One that only looks so, and does not exist, is refused."""
+    if _format(name) is not None and not Path(name).exists():
+        raise FileNotFoundError(f"there is no file {name!r}.")
+    return Path(name).is_file()
+
+
+def _load(name: str, split: str, streaming: bool) -> Any:
     from datasets import DatasetDict, load_dataset, load_from_disk
 
     path = Path(name)
-    if path.is_file():
-        if path.suffix not in _TABLES:
-            raise ValueError(f"{name!r} is not a dataset: a file must end in {', '.join(_TABLES)}.")
-        return load_dataset(_TABLES[path.suffix], data_files=str(path), split="train", streaming=True)
+    if _is_file(name):
+        kind = _format(name)
+        if kind is None:
+            raise ValueError(f"{name!r} is not a dataset: {_ENDINGS}.")
+        options = _READING.get(kind, {})
+        return load_dataset(kind, data_files=name, split="train", streaming=streaming, **options)
     if any((path / file).is_file() for file in ("dataset_info.json", "dataset_dict.json")):
         stored = load_from_disk(name)
         if not isinstance(stored, DatasetDict):
@@ -62,4 +139,4 @@ def _load(name: str, split: str) -> Any:
         if split not in stored:
             raise ValueError(f"the dataset {name!r} has no split {split!r}; it has {', '.join(stored)}.")
         return stored[split]
-    return load_dataset(name, split=split, streaming=True)
+    return load_dataset(name, split=split, streaming=streaming)

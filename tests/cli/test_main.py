@@ -58,7 +58,13 @@ def test_every_command_knows_the_global_options(command, monkeypatch):
     monkeypatch.setattr(
         COMMANDS[command], "run", lambda arguments: seen.append((arguments.debug, arguments.json, arguments.quiet))
     )
-    paths = {"convert": ["a", "b"], "calibrate": ["a", "b"], "inspect": ["a"], "completion": ["zsh"]}.get(command, [])
+    paths = {
+        "convert": ["a", "b"],
+        "calibrate": ["a", "b"],
+        "inspect": ["a"],
+        "compare": ["a", "b", "--task", "fill-mask", "--data", "c"],
+        "completion": ["zsh"],
+    }.get(command, [])
     for argv in (
         [command, *paths],
         ["--json", "--debug", "--quiet", command, *paths],

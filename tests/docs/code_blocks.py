@@ -15,6 +15,16 @@ from tests.roads.serving import make_checkpoint
 torch.manual_seed(0)
 """
 SETUP = {
+    "docs/compare.md": """
+from pathlib import Path
+from hf_sparse_hopfield.demo.text import TEXT
+from tests.comparison.conftest import save_both, word_tokenizer
+from tests.tiny_models import tiny_model
+Path("wikitext.test.txt").write_text(TEXT)
+model = tiny_model("llama", vocab_size=len(word_tokenizer()))
+for made, name in zip(save_both(Path(), model, word_tokenizer()), ("smollm2", "smollm2-sparse")):
+    Path(made).rename(name)
+""",
     "docs/serving.md": f"{CHECKPOINT}make_checkpoint('./my-sparse-model')",
     "docs/kernels.md": """
 from transformers import utils

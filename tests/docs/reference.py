@@ -36,6 +36,8 @@ GROUPS = {
             "SparseHopfieldCrossformerForPrediction",
         ],
     ),
+    "Comparison": ("hf_sparse_hopfield.comparison", ["compare", "CompareOptions", "ComparisonReport"]),
+    "Metrics": ("hf_sparse_hopfield.metrics", ["load_metric"]),
     "Training": ("hf_sparse_hopfield.training", ["SparseHopfieldArguments", "SparseHopfieldTrainer"]),
 }
 NAMES = [name for _, names in GROUPS.values() for name in names]
