@@ -5,7 +5,7 @@ import argparse
 import sys
 
 from hf_sparse_hopfield.cli import run_script
-from hf_sparse_hopfield.cli.arguments import add_output_arguments
+from hf_sparse_hopfield.cli.arguments import add_output_arguments, show_progress
 from hf_sparse_hopfield.cli.output import write_checkpoint
 
 
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Convert."""
     from hf_sparse_hopfield.checkpoints import convert_gguf
 
-    write_checkpoint(arguments, convert_gguf)
+    write_checkpoint(arguments, convert_gguf, progress=show_progress(arguments))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 from tqdm.auto import tqdm as notebook_bar
 from tqdm.std import tqdm
@@ -72,9 +72,17 @@ def stage(description: str, enabled: bool = True) -> Iterator[None]:
         yield
 
 
-def write_line(text: str) -> None:
-    """Write a line to stderr, above a bar that is shown there."""
-    tqdm.write(text, file=sys.stderr)
+def write_line(text: str, file: TextIO | None = None) -> None:
+    """
+    Write a line above a bar that is shown.
+
+    Args:
+        text (`str`): The line.
+        file (`TextIO`, *optional*, defaults to `sys.stderr`): Where to write.
+    """
+    file = sys.stderr if file is None else file
+    tqdm.write(text, file=file)
+    file.flush()
 
 
 def duration(seconds: float) -> str:
@@ -126,7 +134,10 @@ class _Beating(tqdm):
         pause = self.first
         while not self._ended.wait(pause):
             pause = self.every
-            self.refresh()
+            self._show()
+
+    def _show(self) -> None:
+        self.refresh()
 
     def close(self) -> None:
         self._ended.set()
@@ -140,6 +151,8 @@ class _Bar(_Beating):
         super().__init__(*args, delay=self.first, **kwargs)
 
     def display(self, *args: Any, **kwargs: Any) -> Any:
+        if self._time() < self.start_t + self.delay:
+            return False
         self.last_print_t = self._time()  # tqdm ends the line only of a bar that its own clock has shown
         return super().display(*args, **kwargs)
 
@@ -149,10 +162,14 @@ class _Lines(_Beating):
     shown = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Only the thread shows lines.
         super().__init__(*args, delay=self.first, mininterval=math.inf, **kwargs)
 
     def display(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: only the thread shows lines."""
+
+    clear = display
+
+    def _show(self) -> None:
         self.shown = True
         state = self.format_dict
         done, total, elapsed = state["n"] - state["initial"], state["total"], state["elapsed"]

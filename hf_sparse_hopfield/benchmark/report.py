@@ -1,12 +1,22 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The results as Markdown and as a plot."""
 
+import argparse
+import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
 from ..extras import require
+
+
+def notes_file(arguments: argparse.Namespace) -> TextIO:
+    """Where the command writes what is not JSON: with `--json`, stdout is reserved for the results."""
+    if arguments.json:
+        return io.StringIO() if arguments.quiet else sys.stderr
+    return sys.stdout
 
 
 def write_results(

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import nn
-from tqdm.auto import tqdm
 
 from ..model_running import Batch
 from ..observation import Observer
+from ..progress import progress_bar
 from .comparison import compare_with_dense, mean_loss
 from .head_search import HeadSearch
 from .refinement import Refiner
@@ -62,7 +62,7 @@ class Budget:
         Args:
             search ([`HeadSearch`]): A finished search of alpha.
             record ([`Record`]): Keeps what was measured; the bisection resumes from there.
-            progress (`bool`): Show a progress bar.
+            progress (`bool`): Show progress.
 
         Returns:
             `dict`: The error as `max_error`, and the measurement of the model with it.
@@ -72,16 +72,17 @@ class Budget:
         dense_loss = tried[0].get("dense_loss") if tried else mean_loss(self.model, self.batches, Observer())
         low, high = math.log(_SMALLEST_ERROR), math.log(1.0)
         best: dict[str, float] = {}
-        for number in tqdm(range(_BISECTIONS), desc="searching within the budget", disable=not progress):
-            middle = (low + high) / 2
-            if number == len(tried):
-                settings = Refiner.starting_from(search.choose_all(math.exp(middle)), learn_alpha=False)
-                tried.append(self.measure(settings, dense_loss))
-                record.save(bisection={"budget": self.share, "tried": tried})
-            if self.allows(tried[number]):
-                low, best = middle, {"max_error": math.exp(middle), **tried[number]}
-            else:
-                high = middle
+        with progress_bar("searching within the budget", range(_BISECTIONS), enabled=progress) as bar:
+            for number in bar:
+                middle = (low + high) / 2
+                if number == len(tried):
+                    settings = Refiner.starting_from(search.choose_all(math.exp(middle)), learn_alpha=False)
+                    tried.append(self.measure(settings, dense_loss))
+                    record.save(bisection={"budget": self.share, "tried": tried})
+                if self.allows(tried[number]):
+                    low, best = middle, {"max_error": math.exp(middle), **tried[number]}
+                else:
+                    high = middle
         if not best:
             raise ValueError(
                 f"budget={self.share} cannot be kept: with an error of {math.exp(high):.2g} per head, which is nearly "

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from typing import Any, cast
 
 import torch
-from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
 from ..integration.binding import LayerRetrieval, has_bound_attention
@@ -19,6 +18,7 @@ from ..integration.sites import Site, attention_sites, number_of_heads, shortene
 from ..model_running import Batch, evaluating, on_device
 from ..observation import observed
 from ..observed_problems import Setting
+from ..progress import progress_bar
 from .budget import Budget
 from .head_search import Choice, HeadSearch
 from .recipe import CalibrationOptions, Refinement
@@ -59,7 +59,7 @@ def calibrate(
         batches (iterable of `dict`):
             Model inputs. Refinement and a budget read them again, so they need a list or a data loader.
         options ([`CalibrationOptions`], *optional*): How to search and refine.
-        progress (`bool`, *optional*, defaults to `True`): Show a progress bar.
+        progress (`bool`, *optional*, defaults to `True`): Show progress.
         resume_from (`str`, *optional*):
             A file that holds the state of the calibration. It is written after each batch of the search, and after each
             step of a budget or of refinement. If it exists at the start, an interrupted calibration of the same model with
@@ -142,7 +142,7 @@ class _Calibration:
 
     def search(self) -> None:
         """Let the heads see the batches."""
-        self.report.batches = self._stream(self.heads, self.record)
+        self.report.batches = self._stream("calibrating", self.heads, self.record)
         self.report.longest = self.heads.longest
         self._check_reached()
 
@@ -175,7 +175,7 @@ class _Calibration:
                 progress=self.progress,
             )
         measuring = self.heads.measuring(refiner.result())
-        self._stream(measuring, Record(None, {}))
+        self._stream("measuring", measuring, Record(None, {}))
         if self.options.budget is not None:
             self._check_budget(self._budget(self.options.budget), refiner)
         return {name: measuring.choose(name) for name in choice}
@@ -191,14 +191,19 @@ class _Calibration:
         }
         apply_settings(self.model, settings)
 
-    def _stream(self, search: HeadSearch, record: Record) -> int:
+    def _stream(self, description: str, search: HeadSearch, record: Record) -> int:
         """Show the batches to a search, once; return their number."""
         done = record.state.get("batches", 0)
         if done:
             search.load_state_dict(record.state["search"])
         count = 0
-        with evaluating(self.model), torch.no_grad(), observed(self.model, search):
-            for count, batch in enumerate(tqdm(self.searched, desc="calibrating", disable=not self.progress), 1):
+        with (
+            evaluating(self.model),
+            torch.no_grad(),
+            observed(self.model, search),
+            progress_bar(description, self.searched, enabled=self.progress) as bar,
+        ):
+            for count, batch in enumerate(bar, 1):
                 inputs = on_device(batch, self.model)
                 if count == 1:
                     record.check_first_batch(batch)

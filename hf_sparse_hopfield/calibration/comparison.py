@@ -13,6 +13,7 @@ from torch import nn
 
 from ..model_running import Batch, batch_size, evaluating, main_output, on_device
 from ..observation import Observer, OwnSettings, observed
+from ..progress import progress_bar
 from .kl_divergence import kl_divergence
 
 
@@ -50,6 +51,8 @@ def compare_with_dense(
     batches: Iterable[Batch],
     observer: Observer | None = None,
     dense: Callable[[], AbstractContextManager[nn.Module]] | None = None,
+    *,
+    progress: bool = False,
 ) -> dict[str, float]:
     """
     Run a sparse model and its dense twin on the same inputs.
@@ -59,6 +62,7 @@ def compare_with_dense(
         batches (iterable of `dict`): Model inputs. If they have labels, losses are compared too.
         observer ([`Observer`], *optional*): Gives the settings of the sparse run. By default the model keeps its own.
         dense (`Callable`, *optional*): Gives the dense model, as a context. By default the model with dense attention.
+        progress (`bool`, *optional*, defaults to `False`): Show progress.
 
     Returns:
         `dict`: `divergence` (KL divergence of the logits, or relative squared error of the hidden states), `cosine` (mean
@@ -66,8 +70,8 @@ def compare_with_dense(
     """
     sums: dict[str, float] = {}
     count = 0
-    with evaluating(model):
-        for batch in batches:
+    with evaluating(model), progress_bar("comparing with the dense model", batches, enabled=progress) as bar:
+        for batch in bar:
             batch = on_device(batch, model)
             with dense() if dense else twin(model) as teacher:
                 expected = teacher(**batch)

@@ -28,7 +28,9 @@ from ..integration.model_settings import LiveSettings, apply_settings
 from ..integration.sites import Site, attention_sites
 from ..model_running import Batch, batch_size, evaluating, main_output, on_device
 from ..observation import OwnSettings, observed, own_settings
+from ..progress import progress_bar
 from ..training import SparseHopfieldArguments, SparseHopfieldTrainer
+from ..training.progress import TrainerProgress
 from .comparison import compare_with_dense, divergence, twin
 from .low_rank import add_low_rank, is_low_rank, relative_change
 from .recipe import DistillationOptions
@@ -114,7 +116,7 @@ def distill(
         training_arguments ([`~transformers.TrainingArguments`], *optional*):
             Where to keep checkpoints, precision, logging and so on. Learning rate and number of steps come from `options`.
         resume_from_checkpoint (`str` or `bool`, *optional*): As for `Trainer.train`.
-        progress (`bool`, *optional*, defaults to `True`): Show a progress bar.
+        progress (`bool`, *optional*, defaults to `True`): Show progress.
         **overrides: Fields of [`DistillationOptions`]. They take precedence over `options`.
 
     Returns:
@@ -150,13 +152,15 @@ def distill(
         distillation = Distillation(model, teacher, options)
         distillation.check_teacher(batches[0])
         report = DistillationReport(dataclasses.asdict(options), held_out_batches=len(held_out))
-        report.held_out["before"] = distillation.compare(held_out)
+        progress = progress and training_arguments.process_index == 0
+        report.held_out["before"] = distillation.compare(held_out, progress)
+        bar = stack.enter_context(progress_bar("distilling", total=options.total_steps, enabled=progress))
         trainer = SparseHopfieldTrainer(
             model=distillation,
-            args=_arguments(training_arguments, options, progress),
+            args=_arguments(training_arguments, options),
             train_dataset=_Repeated(trained_on, options.total_steps * _batches_per_step(training_arguments)),
             data_collator=_only,
-            callbacks=[_Steps(distillation)],
+            callbacks=[_Steps(distillation), TrainerProgress(bar)],
             sparse_hopfield_args=SparseHopfieldArguments(
                 learn_beta=True, hopfield_learning_rate=options.settings_learning_rate
             ),
@@ -167,7 +171,8 @@ def distill(
         report.tokens = sum(_tokens(batch) for batch in trained_on) * report.steps // max(1, len(trained_on))
         report.tokens *= _batches_per_step(training_arguments)
         report.losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-        report.held_out["after"] = distillation.compare(held_out)
+        bar.close()
+        report.held_out["after"] = distillation.compare(held_out, progress)
         report.support = distillation.measured(held_out)
         report.changed = distillation.changed()
         settings = distillation.settings()
@@ -330,14 +335,15 @@ class Distillation(nn.Module):
             inputs["use_cache"] = False
         return inputs
 
-    def compare(self, batches: Sequence[Batch]) -> dict[str, float]:
+    def compare(self, batches: Sequence[Batch], progress: bool = False) -> dict[str, float]:
         """
         Compare the model with the dense one.
 
         Args:
             batches (sequence of `dict`): Model inputs; with labels, losses are compared too.
+            progress (`bool`, *optional*, defaults to `False`): Show progress.
         """
-        return compare_with_dense(self.model, batches, dense=self.dense)
+        return compare_with_dense(self.model, batches, dense=self.dense, progress=progress)
 
     @torch.no_grad()
     def measured(self, batches: Sequence[Batch]) -> dict[str, list[float]]:
@@ -439,7 +445,7 @@ def _only(samples: list[Batch]) -> dict[str, Batch]:
     return {"batch": samples[0]}
 
 
-def _arguments(given: TrainingArguments, options: DistillationOptions, progress: bool) -> TrainingArguments:
+def _arguments(given: TrainingArguments, options: DistillationOptions) -> TrainingArguments:
     return dataclasses.replace(
         given,
         learning_rate=options.weights_learning_rate,
@@ -450,7 +456,7 @@ def _arguments(given: TrainingArguments, options: DistillationOptions, progress:
         remove_unused_columns=False,
         weight_decay=0.0,
         seed=options.seed,
-        disable_tqdm=not progress,
+        disable_tqdm=True,  # our own bar tells what is done
     )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from tqdm.auto import tqdm
 
 from ..model_running import Batch, evaluating, main_output, on_device
 from ..observation import HeadSettings, Observer, observed
 from ..observed_problems import Setting
+from ..progress import progress_bar
 from ..retrieval_parameters import RetrievalParameters
 from .comparison import divergence
 from .head_search import Choice
@@ -124,7 +124,7 @@ def refine(
             `"loss"`: the loss of the model, which needs labels in the batches; `"dense"`: its divergence from the dense
             model, which needs none; `"auto"`: the loss if there are labels.
         record ([`Record`]): Keeps the state after each step. Refining resumes from the state it holds.
-        progress (`bool`): Show a progress bar.
+        progress (`bool`): Show progress.
 
     Returns:
         `list[float]`: The value that was minimised, for each step.
@@ -141,7 +141,7 @@ def refine(
         _frozen(model),
         evaluating(model),
         torch.enable_grad(),
-        tqdm(total=steps, initial=done, desc="refining", disable=not progress) as bar,
+        progress_bar("refining", total=steps, initial=done, enabled=progress) as bar,
     ):
         for step, batch in enumerate(itertools.islice(_endless(batches), done, steps), done):
             optimizer.param_groups[0]["lr"] = learning_rate * min(1.0, 1.25 * (1 - step / steps))

@@ -20,6 +20,7 @@ from ..integration.binding import is_converted
 from ..integration.convert import to_dense, to_sparse_hopfield
 from ..integration.sites import attention_sites
 from ..integration.upstream import ATTENTION_NAME
+from ..progress import stage
 from .companion_files import check_links
 from .known_files import CALIBRATION_FILE, DISTILLATION_FILE
 from .loading import check_source, load_model, load_tokenizer
@@ -42,6 +43,7 @@ def convert_checkpoint(
     measured_on: str | None = None,
     overwrite: bool = False,
     verify: bool = True,
+    progress: bool = True,
     command: str | None = None,
     **load_options: Any,
 ) -> dict[str, Any]:
@@ -63,6 +65,7 @@ def convert_checkpoint(
         overwrite (`bool`, *optional*, defaults to `False`):
             Replace an existing directory, if it holds only what this package wrote.
         verify (`bool`, *optional*, defaults to `True`): Load the result and compare its outputs.
+        progress (`bool`, *optional*, defaults to `True`): Show progress.
         command (`str`, *optional*): The command line, for the model card.
         **load_options: For `from_pretrained`, such as `gguf_file`.
 
@@ -88,8 +91,9 @@ def convert_checkpoint(
     ```
     """
     _check(source, output, overwrite)
-    model = load_model(source, **load_options)
-    tokenizer = load_tokenizer(source, **{k: v for k, v in load_options.items() if k == "gguf_file"})
+    with stage(f"loading {source}", progress):
+        model = load_model(source, **load_options)
+        tokenizer = load_tokenizer(source, **{k: v for k, v in load_options.items() if k == "gguf_file"})
     if not is_converted(model):
         model = to_sparse_hopfield(model, config)
     elif config is not None:
@@ -103,12 +107,15 @@ def convert_checkpoint(
     distilled: DistillationReport | None = None
     if batches is not None:
         inputs, held_out = _held_out(batches(model, tokenizer))
-        model, report = calibrate(model, inputs, **(calibration or {}))
-        result["comparison"] = compare_with_dense(model, held_out)
+        model, report = calibrate(model, inputs, **{"progress": progress, **(calibration or {})})
+        if distillation is None:
+            result["comparison"] = compare_with_dense(model, held_out, progress=progress)
         result["calibration"] = report
         if distillation is not None:
             every = [*inputs, *held_out]
-            model, distilled = distill(model, every, **{**distillation, "holdout": len(held_out)})
+            model, distilled = distill(
+                model, every, **{"progress": progress, **distillation, "holdout": len(held_out)}
+            )
             result |= {"distillation": distilled, "comparison": distilled.held_out["after"]}
         result["comparison"] = {**result["comparison"], "held_out_batches": len(held_out)}
     elif distillation is not None:
@@ -135,25 +142,33 @@ def convert_checkpoint(
     del model
     copied_from = None if "gguf_file" in load_options else source  # the folder of a GGUF file may hold anything
     return result | save_verified(
-        holder, tokenizer, output, overwrite=overwrite, inputs=verified_on, source=copied_from, extra=extra
+        holder,
+        tokenizer,
+        output,
+        overwrite=overwrite,
+        inputs=verified_on,
+        source=copied_from,
+        extra=extra,
+        progress=progress,
     )
 
 
 def dense_checkpoint(
-    source: str, output: str | os.PathLike, *, overwrite: bool = False, verify: bool = True
+    source: str, output: str | os.PathLike, *, overwrite: bool = False, verify: bool = True, progress: bool = True
 ) -> dict[str, Any]:
     """
     Convert a sparse checkpoint to a dense one of its original family, with the same weights.
 
     Args:
         source (`str`): Local directory or Hub id of a sparse model.
-        output, overwrite, verify: As for [`convert_checkpoint`].
+        output, overwrite, verify, progress: As for [`convert_checkpoint`].
 
     Returns:
         `dict`: `model` (the name of its class), and with verification `difference`, as for [`convert_checkpoint`].
     """
     _check(source, output, overwrite)
-    model, tokenizer = load_model(source), load_tokenizer(source)
+    with stage(f"loading {source}", progress):
+        model, tokenizer = load_model(source), load_tokenizer(source)
     if not is_converted(model):
         raise ValueError(f"{source!r} is already dense ({type(model).__name__}).")
     _forget_path(model)
@@ -161,7 +176,9 @@ def dense_checkpoint(
     del model
     inputs = inputs_to_verify(holder[0]) if verify else None
     result = {"model": type(holder[0]).__name__}
-    return result | save_verified(holder, tokenizer, output, overwrite=overwrite, inputs=inputs, source=source)
+    return result | save_verified(
+        holder, tokenizer, output, overwrite=overwrite, inputs=inputs, source=source, progress=progress
+    )
 
 
 def with_held_out(count: int) -> int:

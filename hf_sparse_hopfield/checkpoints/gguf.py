@@ -9,6 +9,7 @@ from transformers import GgufConfig
 
 from ..extras import require
 from ..files import check_output
+from ..progress import stage
 from .loading import load_model, load_tokenizer
 from .verified_saving import inputs_to_verify, save_verified
 
@@ -24,7 +25,12 @@ def gguf_options(file: str) -> dict[str, Any]:
 
 
 def convert_gguf(
-    source: str | os.PathLike, output: str | os.PathLike, *, overwrite: bool = False, verify: bool = True
+    source: str | os.PathLike,
+    output: str | os.PathLike,
+    *,
+    overwrite: bool = False,
+    verify: bool = True,
+    progress: bool = True,
 ) -> dict[str, Any]:
     """
     Dequantise a GGUF file and write it, with its tokenizer, as a dense checkpoint.
@@ -34,6 +40,7 @@ def convert_gguf(
         output (`str`): Directory to write.
         overwrite (`bool`, *optional*, defaults to `False`): Replace an existing directory.
         verify (`bool`, *optional*, defaults to `True`): Load the result and compare its outputs.
+        progress (`bool`, *optional*, defaults to `True`): Show progress.
 
     Returns:
         `dict`: `difference`, the largest difference of the outputs after loading the result; empty without verification.
@@ -43,7 +50,8 @@ def convert_gguf(
     if not source.is_file():
         raise FileNotFoundError(f"source {str(source)!r} is not a file.")
     check_output(output, overwrite, source=str(source))
-    holder = [load_model(str(source.parent), **gguf_options(source.name))]
-    tokenizer = load_tokenizer(str(source.parent), gguf_file=source.name)
+    with stage(f"loading {source}", progress):
+        holder = [load_model(str(source.parent), **gguf_options(source.name))]
+        tokenizer = load_tokenizer(str(source.parent), gguf_file=source.name)
     inputs = inputs_to_verify(holder[0]) if verify else None
-    return save_verified(holder, tokenizer, output, overwrite=overwrite, inputs=inputs)
+    return save_verified(holder, tokenizer, output, overwrite=overwrite, inputs=inputs, progress=progress)

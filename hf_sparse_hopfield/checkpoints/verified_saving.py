@@ -1,7 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Checkpoints that are written, loaded again and compared with the model before they appear.
 
-Memory holds one copy of the weights at a time, plus one shard while it is written.
+Memory holds one copy of the weights at a time: safetensors writes tensors from where they are.
 """
 
 import gc
@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from ..files import new_directory
 from ..model_running import main_output
+from ..progress import stage
 from ..sample_inputs import random_inputs
 from .companion_files import copy_companion_files
 from .known_files import CONFIG_FILE
@@ -46,6 +47,7 @@ def save_verified(
     inputs: dict[str, torch.Tensor] | None,
     source: str | None = None,
     extra: Callable[[Path], None] | None = None,
+    progress: bool = False,
 ) -> dict[str, float]:
     """
     Write a checkpoint, load it again and compare its outputs with those of the model.
@@ -60,6 +62,7 @@ def save_verified(
         inputs (`dict`, *optional*): Inputs from [`inputs_to_verify`]. `None` skips the verification.
         source (`str`, *optional*): The checkpoint it was made from. Its companion files are copied.
         extra (`Callable`, *optional*): Called with the directory, to write more into it.
+        progress (`bool`, *optional*, defaults to `False`): Show progress.
 
     Returns:
         `dict`: `difference`, the largest difference between the outputs of the model in memory and of the one loaded from
@@ -68,7 +71,8 @@ def save_verified(
     model = holder.pop()
     with new_directory(output, overwrite, source=source) as directory:
         before = None if inputs is None else _Outputs.of(model, inputs)
-        model.save_pretrained(directory, max_shard_size=_shard_size(model))
+        with stage(f"writing {output}", progress):
+            model.save_pretrained(directory)
         # Without its config.json the checkpoint does not load, even if this process is killed before the verification.
         os.replace(directory / CONFIG_FILE, directory / _UNVERIFIED)
         del model
@@ -79,15 +83,12 @@ def save_verified(
             copy_companion_files(source, directory)
         if extra is not None:
             extra(directory)
-        result = {} if before is None else {"difference": _verify(directory, before)}
+        result = {}
+        if before is not None:
+            with stage("loading it again, to compare", progress):
+                result["difference"] = _verify(directory, before)
         os.replace(directory / _UNVERIFIED, directory / CONFIG_FILE)
     return result
-
-
-def _shard_size(model: PreTrainedModel) -> int:
-    """An eighth of the model, but between 0.1 and 2 GB: a shard is copied while it is written."""
-    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    return min(2 * 10**9, max(10**8, size // 8))
 
 
 @dataclass

@@ -23,6 +23,18 @@ SELF = "self"  # a text that the model writes itself
 _DATASET = "dataset:"  # begins the name of a dataset
 _CHARACTERS = 10  # at most, of a token on average
 
+TERMS = """terms:
+  query, key    attention reads for each token (the query) from the tokens that it sees (the keys)
+  alpha         how sparse: 1 is softmax, where every key gets weight; 1.5 is entmax15; 2 is sparsemax, the sparsest
+  beta          sharpness: the scores are multiplied by it, so a larger beta gives fewer keys weight
+  length_power  how beta grows with the number of keys that a query sees: beta * (keys / 256) ** length_power
+  support       the keys that get weight; all others have a weight of exactly zero. As a share: of the visible keys
+  divergence    how far outputs are from the dense model's: of predictions the KL divergence in nats, of hidden states the
+                squared error relative to their energy; 0 if they are equal
+  perplexity    exp(loss): among how many equally likely tokens a language model chooses; lower is better
+  calibration   chooses beta (and alpha, length_power) of every head; no weight of the model changes
+  distillation  trains the weights of the attention on the outputs of the dense model"""
+
 INPUT_ARGUMENTS = ("batches", "length", "split", "text_column", *option_names(InputOptions))
 CALIBRATION_ARGUMENTS = (*option_names(CalibrationOptions), "no_lengths", "resume_from")
 
@@ -225,8 +237,8 @@ def parse_batches(text: str) -> int:
 
 
 def show_progress(arguments: argparse.Namespace) -> bool:
-    """Return whether to show a progress bar: on a terminal, unless the output is JSON."""
-    return sys.stderr.isatty() and not arguments.json
+    """Return whether to show progress, which goes to stderr."""
+    return not arguments.quiet
 
 
 def make_batches(

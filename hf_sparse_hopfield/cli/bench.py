@@ -15,6 +15,8 @@ EXAMPLES = """examples:
   %(prog)s --device cuda --output_dir results
   %(prog)s --device cuda --autotune --output_dir results && export HF_SPARSE_HOPFIELD_TILES=results/tiles.json"""
 
+_SECONDS, _QUICK_SECONDS = 2.0, 0.5
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -33,9 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --device cuda: instead of the benchmark, write the fastest tiles of our kernels to tiles.json",
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes only; takes about a minute")
+    parser.add_argument("--quick", action="store_true", help="small sizes only; takes about a minute on two cores")
     parser.add_argument(
-        "--seconds", type=float, default=2.0, help="approximate duration of each measurement (default: %(default)s)"
+        "--seconds",
+        type=float,
+        help="approximate duration of each measurement; one that takes longer is repeated a few times (default: "
+        f"{_SECONDS:g}, with --quick {_QUICK_SECONDS:g})",
     )
     parser.add_argument("--threads", type=int, help="threads of torch on the CPU (default: chosen by torch)")
     parser.add_argument(
@@ -49,6 +54,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure."""
     from ..benchmark import run_and_write
 
+    if arguments.seconds is None:
+        arguments.seconds = _QUICK_SECONDS if arguments.quick else _SECONDS
     missed = run_and_write(arguments)
     if missed and arguments.strict:
         raise RuntimeError(f"{missed} promises were missed.")

@@ -4,6 +4,7 @@
 import argparse
 
 from .arguments import (
+    TERMS,
     add_calibration_arguments,
     add_distillation_arguments,
     add_input_arguments,
@@ -18,7 +19,10 @@ DESCRIPTION = """Read a checkpoint, choose the settings of every head on a text 
 dense one did, and write the result."""
 EXAMPLES = """examples:
   %(prog)s ./smollm2-sparse ./smollm2-calibrated --text wikitext.valid.txt
-  %(prog)s ./bert-sparse ./bert-sparser --text corpus.txt --objective support --target_support 0.05"""
+  %(prog)s ./bert-sparse ./bert-sparser --text corpus.txt --objective support --target_support 0.05
+
+"""
+EXAMPLES += TERMS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

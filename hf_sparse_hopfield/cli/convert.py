@@ -7,12 +7,14 @@ from .arguments import (
     CALIBRATION_ARGUMENTS,
     DISTILLATION_ARGUMENTS,
     INPUT_ARGUMENTS,
+    TERMS,
     add_calibration_arguments,
     add_distillation_arguments,
     add_input_arguments,
     add_output_arguments,
     given,
     parse_alpha,
+    show_progress,
 )
 from .output import write_checkpoint, write_sparse
 
@@ -26,7 +28,10 @@ EXAMPLES = """examples:
   %(prog)s ./bert ./bert-sparse --text corpus.txt.gz --alpha search --budget 0.02
   %(prog)s HuggingFaceTB/SmolLM2-135M smollm2-sparse --alpha 1.5 --text self corpus.txt --distill --max_support 0.1 --bf16
   %(prog)s ./vit ./vit-sparse --alpha 1.5 --random
-  %(prog)s ./bert-sparse ./bert-again --to_dense"""
+  %(prog)s ./bert-sparse ./bert-again --to_dense
+
+"""
+EXAMPLES += TERMS
 
 
 _SETTINGS = ("alpha", "beta", "steps", "layers", "learn_beta", "learn_alpha", "gguf_file", "text", "random")
@@ -63,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
         wanted += given(arguments, _SETTINGS)
         if wanted:
             raise ValueError(f"--to_dense restores the dense model: --{wanted[0]} has no meaning with it.")
-        write_checkpoint(arguments, dense_checkpoint)
+        write_checkpoint(arguments, dense_checkpoint, progress=show_progress(arguments))
         return
     if arguments.alpha == "search":
         wanted.append("alpha search")

@@ -4,6 +4,8 @@
 import argparse
 import json
 
+from .arguments import show_progress
+
 
 HELP = "train, convert, calibrate, fine-tune, save and reload a small model, with plots, in a minute or two"
 DESCRIPTION = """Recall patterns from a memory; train a small dense language model on embedded text, make it sparse with calibration,
@@ -39,6 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         overwrite=arguments.overwrite,
         quiet=arguments.json,
+        progress=show_progress(arguments),
     )
     if arguments.json:
         print(json.dumps(result, indent=2))

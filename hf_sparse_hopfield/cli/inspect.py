@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..extras import require
 from ..files import new_file
 from .arguments import (
+    TERMS,
     add_input_arguments,
     check_file,
     check_text,
@@ -35,7 +36,10 @@ EXAMPLES = """examples:
   %(prog)s ./smollm2-sparse --text wikitext.test.txt --batches all --rows 16   (perplexity on a whole text)
   %(prog)s ./vit-sparse --image cat.jpg --html explorer.html
   %(prog)s ./vit-sparse --png heads.png
-  %(prog)s ./bert-sparse --json > report.json"""
+  %(prog)s ./bert-sparse --json > report.json
+
+"""
+EXAMPLES += TERMS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,15 +2,18 @@
 """What commands do with their result: write the checkpoint, upload it, print a summary."""
 
 import argparse
+import functools
 import json
+import logging
+import math
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..calibration.recipe import usual_batches
-from ..extras import require
+from ..progress import duration
 from .arguments import (
     calibration_options,
     check_file,
@@ -24,12 +27,12 @@ from .arguments import (
 )
 
 
+logger = logging.getLogger(__name__)
+
 _NOT_CALIBRATED = (
-    "warning: the result is not calibrated. With alpha {alpha:g} and the scaling of the dense model, a pretrained model does "
+    "The result is not calibrated. With alpha {alpha:g} and the scaling of the dense model, a pretrained model does "
     "poorly: calibrate it (convert again with --text FILE, or --random for models that take no text) or fine-tune it."
 )
-# What a row of the summary means, where its name alone could be misunderstood.
-_LABELS = {"difference": "difference between the model in memory and the one loaded from disk"}
 
 
 def write_checkpoint(arguments: argparse.Namespace, convert: Callable[..., dict[str, Any]], **options: Any) -> None:
@@ -49,7 +52,7 @@ def write_checkpoint(arguments: argparse.Namespace, convert: Callable[..., dict[
         verify=not arguments.no_verify,
         **options,
     )
-    show(arguments, {"output": arguments.output, **result, **push(arguments, arguments.output)}, arguments.source)
+    show(arguments, {"output": arguments.output, **result, **push(arguments, arguments.output)})
 
 
 def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, **load_options: Any) -> None:
@@ -85,7 +88,6 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
             "calibration": {
                 "options": options,
                 "resume_from": arguments.resume_from,
-                "progress": show_progress(arguments),
             },
             "measured_on": "random inputs" if arguments.random else text_names(arguments),
         }
@@ -99,16 +101,13 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
             **calibration,
             overwrite=arguments.overwrite,
             verify=not arguments.no_verify,
+            progress=show_progress(arguments),
             command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
             **load_options,
         )
     if not calibration and config is not None and config["alpha"] > 1:
-        print(_NOT_CALIBRATED.format(alpha=config["alpha"]), file=sys.stderr)
-    show(
-        arguments,
-        {"output": arguments.output, **_summary(result), **push(arguments, arguments.output)},
-        arguments.source,
-    )
+        logger.warning(_NOT_CALIBRATED.format(alpha=config["alpha"]))
+    show(arguments, {"output": arguments.output, **_summary(result), **push(arguments, arguments.output)})
 
 
 def _training(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -118,12 +117,11 @@ def _training(arguments: argparse.Namespace) -> dict[str, Any]:
 
     from ..training import last_whole_checkpoint
 
-    found: dict[str, Any] = {"progress": show_progress(arguments)}
     if not given(arguments, ("bf16", "checkpoints")):
-        return found
+        return {}
     folder = arguments.checkpoints
     keep: dict[str, Any] = {"save_strategy": "no"} if folder is None else {"save_steps": 50, "save_total_limit": 2}
-    return found | {
+    return {
         "training_arguments": TrainingArguments(
             folder,
             bf16=bool(arguments.bf16),
@@ -137,12 +135,14 @@ def _training(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _summary(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a conversion, with a summary in place of the calibration report."""
-    report = result.get("calibration")
-    result = result | {"calibration": None}
-    distilled = result.pop("distillation", None)
+    """Return the result of a conversion as JSON holds it, with a summary in place of the reports."""
+    report, distilled = result.get("calibration"), result.get("distillation")
+    summary = {name: value for name, value in result.items() if name != "distillation"} | {"calibration": None}
+    comparison = result.get("comparison", {})
+    if "dense_loss" in comparison:
+        summary["perplexity"] = {kind: math.exp(comparison[f"{kind}_loss"]) for kind in ("dense", "sparse")}
     if distilled is not None:
-        result["distillation"] = {
+        summary["distillation"] = {
             "steps": distilled.steps,
             "tokens": distilled.tokens,
             "divergence_before": distilled.held_out["before"]["divergence"],
@@ -151,7 +151,7 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
             "seconds": distilled.seconds,
         }
     if report is not None:
-        result["calibration"] = {
+        summary["calibration"] = {
             "batches": report.batches,
             "mean_alpha": report.mean("alpha"),
             "mean_beta": report.mean("beta"),
@@ -162,7 +162,79 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
             **({"budget": report.budget} if report.budget else {}),
             **({"warnings": report.warnings} if report.warnings else {}),
         }
-    return result
+    return summary
+
+
+def show(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
+    """
+    Print the result of a conversion in words, or as JSON.
+
+    Args:
+        arguments (`argparse.Namespace`): Those of the command.
+        result (`dict`): What the conversion returns, with `output`.
+    """
+    if arguments.json:
+        print(json.dumps(result, indent=2))
+        return
+    out, layers = console(), result.get("layers")
+    say = functools.partial(out.print, soft_wrap=True)
+    say(f"{arguments.source} → {result['output']}" + (f": {result['model']}" if "model" in result else ""))
+    if isinstance(layers, int):
+        say(f"{layers} attention modules retrieve sparsely.")
+    elif layers:
+        say(f"Layers: {', '.join(f'{name} ({kind})' for name, kind in layers.items())}.")
+    if "comparison" in result:
+        on = "random inputs" if arguments.random else text_names(arguments)
+        say()
+        count = result["comparison"]["held_out_batches"]
+        out.print(_comparison(result, f"held out: {count} {'batch' if count == 1 else 'batches'} of {on}"))
+        say()
+    for line in _sentences(result):
+        say(line)
+
+
+def _comparison(result: dict[str, Any], title: str) -> Any:
+    """The dense and the sparse model side by side."""
+    compared, table = result["comparison"], make_table(title, "dense", "sparse", "")
+    if "perplexity" in result:
+        dense, sparse = result["perplexity"]["dense"], result["perplexity"]["sparse"]
+        table.add_row("perplexity (lower is better)", f"{dense:.2f}", f"{sparse:.2f}", f"{sparse / dense - 1:+.1%}")
+    support = result.get("distillation", result["calibration"])["mean_support"]
+    table.add_row("keys used by a query, mean of all heads", "100%", f"{support:.1%}", "")
+    table.add_row("divergence from the dense model (0: equal)", "0", f"{compared['divergence']:.3g}", "")
+    table.add_row("similarity of the outputs (1: equal)", "1", f"{compared['cosine']:.4f}", "")
+    return table
+
+
+def _sentences(result: dict[str, Any]) -> Iterator[str]:
+    """What else there is to say about a conversion."""
+    calibrated, distilled = result.get("calibration"), result.get("distillation")
+    if calibrated is not None:
+        steps = f", then {calibrated['refined']} steps of refinement" if calibrated["refined"] else ""
+        yield (
+            f"Calibrated in {duration(calibrated['seconds'])}: {calibrated['batches']} batches searched{steps}. "
+            f"Mean alpha {calibrated['mean_alpha']:.3g}, mean beta {calibrated['mean_beta']:.3g}."
+        )
+        budget = calibrated.get("budget", {})
+        if budget:
+            kept = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in budget.items())
+            yield f"Budget: {kept}."
+    if distilled is not None:
+        yield (
+            f"Distilled in {duration(distilled['seconds'])}: {distilled['steps']} steps on {distilled['tokens']} tokens. Divergence "
+            f"{distilled['divergence_before']:.3g} before, {distilled['divergence']:.3g} after."
+        )
+    if result.get("difference") not in (None, {}):
+        yield _verified(result["difference"])
+    if "pushed" in result:
+        yield f"Pushed: {result['pushed']}"
+
+
+def _verified(difference: float | dict[str, float]) -> str:
+    compared = "the formula" if isinstance(difference, dict) else "the model in memory"
+    largest = max(difference.values()) if isinstance(difference, dict) else difference
+    outcome = "equal outputs" if largest == 0 else f"outputs differ by {largest:.2g} at most"
+    return f"Written, loaded again and compared with {compared}: {outcome}."
 
 
 def push(arguments: argparse.Namespace, folder: str) -> dict[str, str]:
@@ -174,26 +246,25 @@ def push(arguments: argparse.Namespace, folder: str) -> dict[str, str]:
     return {"pushed": push_folder(folder, arguments.push_to_hub, arguments.private or None)}
 
 
-def show(arguments: argparse.Namespace, result: dict[str, Any], title: str) -> None:
-    """Print a result, as a table or as JSON."""
-    if arguments.json:
-        print(json.dumps(result, indent=2))
-        return
-    table = require("rich.table", "cli").Table("", title, show_header=True)
-    for key, value in _flat(result):
-        shown = f"{value:.5g}" if isinstance(value, float) else str(value)
-        table.add_row(_LABELS.get(key, key), "none" if value is None else shown)
-    console().print(table)
+def make_table(title: str, *columns: str) -> Any:
+    """
+    Return a table in the look of all commands: no lines, names to the left, figures to the right.
 
+    Args:
+        title (`str`): Title of the first column.
+        *columns (`str`): Titles of the others.
+    """
+    from rich.table import Table
 
-def _flat(result: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    rows = []
-    for key, value in result.items():
-        name = f"{prefix}{key}".replace("_", " ")
-        rows += _flat(value, f"{name}, ") if isinstance(value, dict) else [(name, value)]
-    return rows
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(title, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right" if column else "left", overflow="fold")
+    return table
 
 
 def console() -> Any:
     """Return a rich console on stdout. It prints names as they are, also such as `model[/b]` or `a:b:`."""
-    return require("rich.console", "cli").Console(markup=False, emoji=False)
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False)

@@ -8,13 +8,13 @@ import time
 from typing import Any
 
 import torch
+from tqdm.std import tqdm
 from transformers import (
     AutoModelForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
     PrinterCallback,
-    ProgressCallback,
     Trainer,
     TrainingArguments,
     set_seed,
@@ -26,7 +26,9 @@ from ..extras import require
 from ..files import new_directory
 from ..integration.binding import has_bound_attention
 from ..integration.convert import to_dense, to_sparse_hopfield
-from .digits import recall_digits
+from ..progress import progress_bar
+from ..training.progress import TrainerProgress
+from .digits import BETA, recall_digits
 from .echoes import LINE, LINES, Echoes, make_tokenizer
 from .text import TEXT
 
@@ -37,7 +39,12 @@ REFINE_STEPS = 32
 
 
 def run_demo(
-    output_dir: str, steps: int = 150, seed: int = 0, overwrite: bool = False, quiet: bool = False
+    output_dir: str,
+    steps: int = 150,
+    seed: int = 0,
+    overwrite: bool = False,
+    quiet: bool = False,
+    progress: bool = True,
 ) -> dict[str, Any]:
     """
     Recall digits from a memory; train a small dense language model, make it sparse, fine-tune it, save and reload it; and
@@ -49,6 +56,7 @@ def run_demo(
         seed (`int`, *optional*, defaults to 0): The random seed.
         overwrite (`bool`, *optional*, defaults to `False`): Replace an existing `output_dir`.
         quiet (`bool`, *optional*, defaults to `False`): Print nothing.
+        progress (`bool`, *optional*, defaults to `True`): Show progress, on stderr.
 
     Returns:
         `dict`: The rows of the two tables, `digits` and `models`, and `equal_after_reloading`.
@@ -68,7 +76,7 @@ def run_demo(
         console.rule("1. A memory of ten digits, recalled from noise")
         digits = _show_digits(console, directory, seed)
         console.rule("2. A small dense language model becomes sparse")
-        model, data, models = _show_conversion(console, directory, steps, seed)
+        model, data, models = _show_conversion(console, directory, steps, seed, progress)
         console.rule("3. Saved and reloaded")
         equal = _show_reload(console, directory, model, data)
     for name in ("digits.png", "heads.png", "associations.png", "model"):
@@ -82,11 +90,15 @@ def _show_digits(console: Any, directory: pathlib.Path, seed: int) -> list[dict[
     for name, error, exact, used in recalled:
         table.add_row(name, f"{error:.3f}", f"{exact:.0%}", f"{used:.1f} of 10")
     console.print(table)
+    console.print(
+        f"All three with beta = {BETA}, and with the same noise. A larger beta sharpens softmax, too: with beta = 1, the dense memory "
+        "recalls as many digits as the sparse one, but it still uses all ten patterns."
+    )
     return [dict(zip(("memory", "error", "exact", "used"), row, strict=True)) for row in recalled]
 
 
 def _show_conversion(
-    console: Any, directory: pathlib.Path, steps: int, seed: int
+    console: Any, directory: pathlib.Path, steps: int, seed: int, progress: bool
 ) -> tuple[PreTrainedModel, Echoes, list[dict[str, Any]]]:
     set_seed(seed)
     tokenizer = make_tokenizer()
@@ -115,9 +127,11 @@ def _show_conversion(
         table.add_row(name, f"{loss:.4f}", f"{right:.1%}", used, "" if seconds is None else f"{seconds:.0f}")
 
     def fine_tune() -> float:
-        return train(model, data, max(1, steps // 4), 1e-3, seed)
+        with progress_bar("fine-tuning", total=max(1, steps // 4), enabled=progress) as bar:
+            return train(model, data, 1e-3, seed, bar)
 
-    add("dense (softmax)", train(model, data, steps, 4e-3, seed))
+    with progress_bar("training a dense model", total=steps, enabled=progress) as bar:
+        add("dense (softmax)", train(model, data, 4e-3, seed, bar))
     dense = copy.deepcopy(model)
     add("then fine-tuned", fine_tune())
     model = to_sparse_hopfield(dense, {"alpha": ALPHA})
@@ -131,7 +145,7 @@ def _show_conversion(
         search_batches=4,
         refine_steps=REFINE_STEPS,
         learning_rate=0.05,
-        progress=console.is_terminal,
+        progress=progress,
     )
     add("beta calibrated", report.seconds)
     add("then fine-tuned", fine_tune())
@@ -159,35 +173,27 @@ def _show_reload(console: Any, directory: pathlib.Path, model: PreTrainedModel, 
     return same
 
 
-def train(model: PreTrainedModel, data: Echoes, steps: int, learning_rate: float, seed: int) -> float:
-    """Train with Trainer. Returns the duration in seconds."""
+def train(model: PreTrainedModel, data: Echoes, learning_rate: float, seed: int, bar: tqdm) -> float:
+    """Train with Trainer, for the steps of a bar. Returns the duration in seconds."""
     with tempfile.TemporaryDirectory() as scratch:
         arguments = TrainingArguments(
             output_dir=scratch,
-            max_steps=steps,
+            max_steps=bar.total,
             per_device_train_batch_size=16,
             learning_rate=learning_rate,
-            warmup_steps=steps // 10,
+            warmup_steps=bar.total // 10,
             logging_strategy="no",
             save_strategy="no",
             report_to="none",
             seed=seed,
             use_cpu=True,
+            disable_tqdm=True,
         )
-        trainer = Trainer(model, arguments, train_dataset=data)
+        trainer = Trainer(model, arguments, train_dataset=data, callbacks=[TrainerProgress(bar)])
         trainer.remove_callback(PrinterCallback)  # it would print a dictionary between the tables
-        trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(_QuietProgress())
         start = time.perf_counter()
         trainer.train()
         return time.perf_counter() - start
-
-
-class _QuietProgress(ProgressCallback):
-    """The progress bar of Trainer, without its logs."""
-
-    def on_log(self, *args: Any, **kwargs: Any) -> None:
-        pass
 
 
 @torch.no_grad()

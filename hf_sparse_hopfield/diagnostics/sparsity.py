@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from tqdm.auto import tqdm
 
 from ..backends import RetrievalProblem
 from ..checks import check_integer
 from ..model_running import batch_size, evaluating, on_device
 from ..observation import OwnSettings, observed, own_settings
 from ..observed_problems import evaluate_weights, sampled
+from ..progress import progress_bar
 from ..retrieval_parameters import RetrievalParameters
 from .head_counter import HeadCounter
 
@@ -87,8 +87,12 @@ def _count(
 ) -> float | None:
     """Run the model, observed; returns its mean loss if the batches have labels."""
     total, samples = 0.0, 0
-    with evaluating(model), observed(model, observer) as observer.parameters:
-        for batch in tqdm(batches, desc="inspecting", disable=not progress):
+    with (
+        evaluating(model),
+        observed(model, observer) as observer.parameters,
+        progress_bar("inspecting", batches, enabled=progress) as bar,
+    ):
+        for batch in bar:
             loss = getattr(model(**on_device(batch, model)), "loss", None)
             if loss is not None:
                 total += float(loss) * batch_size(batch)
@@ -110,7 +114,7 @@ def sparsity_report(
         batches (iterable of `dict`): Model inputs.
         rows (`int`, *optional*, defaults to 256): Number of queries per batch to count in each layer.
         seed (`int`, *optional*, defaults to 0): Chooses these queries.
-        progress (`bool`, *optional*, defaults to `False`): Show a progress bar.
+        progress (`bool`, *optional*, defaults to `False`): Show progress.
 
     Returns:
         [`SparsityReport`]

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
-from transformers import GenerationConfig, GenerationMixin, PreTrainedModel
+from tqdm.std import tqdm
+from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, StoppingCriteria, StoppingCriteriaList
 
 from ..model_running import evaluating
+from ..progress import progress_bar
 
 
 _AT_ONCE = 2**15  # tokens of the windows that are written together: their keys and values are in memory
@@ -40,7 +41,7 @@ def self_written(
         windows (`int`): Number of windows.
         length (`int`): Tokens in a window.
         seed (`int`, *optional*, defaults to 0): Seed of the sampling.
-        progress (`bool`, *optional*, defaults to `False`): Show a progress bar.
+        progress (`bool`, *optional*, defaults to `False`): Show progress.
 
     Returns:
         `torch.LongTensor` of shape `(windows, length)`.
@@ -71,19 +72,33 @@ def self_written(
         torch.random.fork_rng(devices),
         evaluating(model),
         _sampling(model),
-        tqdm(total=windows, desc="writing", disable=not progress) as bar,
+        progress_bar("writing text, in tokens", total=windows * length, enabled=progress) as bar,
     ):
         torch.manual_seed(seed)
         for kind, begun in enumerate(starts):
             places = torch.arange(kind, windows, len(starts))
             for part in places.split(max(1, _AT_ONCE // length)):
                 start = begun[part].to(model.device)
+                bar.update(start.numel())
                 text: Any = writer.generate(
-                    start, attention_mask=torch.ones_like(start), max_new_tokens=length - start.shape[1]
+                    start,
+                    attention_mask=torch.ones_like(start),
+                    max_new_tokens=length - start.shape[1],
+                    stopping_criteria=StoppingCriteriaList([_Counted(bar)]),
                 )
                 written[part] = text.cpu()
-                bar.update(len(part))
     return written
+
+
+class _Counted(StoppingCriteria):
+    """Moves a bar with each token, and stops nothing."""
+
+    def __init__(self, bar: tqdm) -> None:
+        self.bar = bar
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        self.bar.update(len(input_ids))
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
 @contextmanager

@@ -39,8 +39,8 @@ def test_sparse_to_dense(source, tmp_path, capsys):
 
 
 def test_gguf_passes_its_arguments(tmp_path, monkeypatch, capsys):
-    def convert_gguf(source, output, *, overwrite, verify):
-        assert (source, output, overwrite, verify) == ("model.gguf", "out", True, False)
+    def convert_gguf(source, output, *, overwrite, verify, progress):
+        assert (source, output, overwrite, verify, progress) == ("model.gguf", "out", True, False, True)
         return {"difference": 0.5}
 
     monkeypatch.setattr(checkpoints, "convert_gguf", convert_gguf)

@@ -6,12 +6,12 @@ import functools
 import importlib.util
 import json
 import os
-import sys
 from collections.abc import Callable
 
 import torch
 
-from ..report import write_results
+from ...progress import progress_bar, write_line
+from ..report import notes_file, write_results
 from .autotune import VARIABLE, default_plan, tune_and_write
 from .devices import TimingDevice, find_device
 from .measuring import measure
@@ -27,6 +27,7 @@ def run(
     memory: bool = True,
     show: Callable[[str], None] = print,
     results: dict | None = None,
+    progress: bool = False,
 ) -> dict:
     """
     Run the whole benchmark of a device.
@@ -38,6 +39,7 @@ def run(
         memory (`bool`, *optional*, defaults to `True`): Whether to measure memory as well.
         show (`Callable`, *optional*, defaults to `print`): Called with a line for each result.
         results (`dict`, *optional*): Filled on the way, so that what was found is there also if an error ends the run.
+        progress (`bool`, *optional*, defaults to `False`): Show progress, on stderr.
 
     Returns:
         `dict`: The `device`, `records`, what was `left_out`, and that there are no `bars`.
@@ -50,11 +52,12 @@ def run(
         entry = {"label": "all", "alpha": None, "inputs": "", "method": name, "reason": "the package is not installed"}
         results["left_out"].append(entry)
         show(f"{name} left out ({entry['reason']})")
-    for work, names in works(device, quick):
-        records, left_out = measure(work, [x for x in names if x not in absent], device, seconds, memory)
-        results["records"] += records
-        results["left_out"] += left_out
-        show(_line(work.label, work.alpha, work.inputs, records, left_out))
+    with progress_bar("measuring", works(device, quick), enabled=progress) as bar:
+        for work, names in bar:
+            records, left_out = measure(work, [x for x in names if x not in absent], device, seconds, memory)
+            results["records"] += records
+            results["left_out"] += left_out
+            show(_line(work.label, work.alpha, work.inputs, records, left_out))
     return results
 
 
@@ -91,9 +94,8 @@ def run_and_write(arguments: argparse.Namespace) -> int:
     device = find_device(arguments.device)
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    # with --json, stdout is reserved for the results
-    out = sys.stderr if arguments.json else sys.stdout
-    show = functools.partial(print, file=out, flush=True)
+    out = notes_file(arguments)
+    show = functools.partial(write_line, file=out)
     for name, text in device.description().items():
         show(f"{name}: {text}")
     if arguments.autotune:
@@ -102,7 +104,9 @@ def run_and_write(arguments: argparse.Namespace) -> int:
     else:
         results = {}
         try:
-            run(device, arguments.quick, arguments.seconds, not arguments.no_memory, show, results)
+            run(
+                device, arguments.quick, arguments.seconds, not arguments.no_memory, show, results, not arguments.quiet
+            )
         finally:
             if results.get("records"):
                 write_results(results, arguments.output_dir, "attention_gpu", markdown(results), plot, out)
