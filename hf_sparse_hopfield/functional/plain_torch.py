@@ -65,6 +65,10 @@ def only_plain_torch() -> bool:
     return _asked_for or (torch.compiler.is_exporting() and _is_recorded_for_onnx())
 
 
-@torch.compiler.assume_constant_result  # torch.compile would take it for a part of the graph
 def _is_recorded_for_onnx() -> bool:
     return torch.onnx.is_in_onnx_export()
+
+
+# torch asks while it traces and does not record the question. `torch.compiler.assume_constant_result` sets the same mark, but
+# imports the compiler, which takes a second.
+_is_recorded_for_onnx._dynamo_marked_constant = True  # type: ignore[attr-defined]
