@@ -46,7 +46,8 @@ def read(tokens, position, layer, head):
     position = min(int(position), len(tokens) - 1)
     attentions = model(torch.tensor([tokens]), output_attentions=True, use_cache=False).attentions
     weights = attentions[int(layer)][0, int(head), position, : position + 1]
-    shown = [(tokenizer.decode([token]) or "·", weight or None) for token, weight in zip(tokens, weights.tolist())]
+    pairs = zip(tokens[: position + 1], weights.tolist(), strict=True)
+    shown = [(tokenizer.decode([token]) or "·", weight or None) for token, weight in pairs]
     used = int((weights > 0).sum())
     return shown, f"**{used} of {position + 1}** tokens are read; the others have a weight of exactly zero."
 
