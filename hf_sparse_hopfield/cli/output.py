@@ -140,7 +140,8 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
     summary = {name: value for name, value in result.items() if name != "distillation"} | {"calibration": None}
     comparison = result.get("comparison", {})
     if "dense_loss" in comparison:
-        summary["perplexity"] = {kind: math.exp(comparison[f"{kind}_loss"]) for kind in ("dense", "sparse")}
+        losses = {"dense": comparison["dense_loss"], "sparse": comparison["sparse_loss"]}
+        summary["perplexity"] = {kind: math.exp(loss) for kind, loss in losses.items()}
     if distilled is not None:
         summary["distillation"] = {
             "steps": distilled.steps,
@@ -209,6 +210,8 @@ def _comparison(result: dict[str, Any], title: str) -> Any:
 def _sentences(result: dict[str, Any]) -> Iterator[str]:
     """What else there is to say about a conversion."""
     calibrated, distilled = result.get("calibration"), result.get("distillation")
+    if calibrated is None and "calibration" in result:
+        yield "Not calibrated."
     if calibrated is not None:
         steps = f", then {calibrated['refined']} steps of refinement" if calibrated["refined"] else ""
         yield (
