@@ -40,7 +40,13 @@ SECRETS = {
 
 def start(*arguments):
     command = [sys.executable, "-m", "hf_sparse_hopfield.cli", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=ROOT, preexec_fn=heeding_interrupts, **pipes)
+
+
+def heeding_interrupts():
+    """A shell lets what it runs in the background ignore Ctrl-C, and a process inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def contents(directory):
