@@ -7,15 +7,23 @@ from typing import Any
 
 import torch
 from tqdm.std import tqdm
-from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    GenerationConfig,
+    GenerationMixin,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from ..model_running import evaluating
 from ..progress import progress_bar
 
 
 _AT_ONCE = 2**15  # tokens of the windows that are written together: their keys and values are in memory
-# Plain sampling. Without a token that ends a text, the next one begins after it.
-_SAMPLED = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "eos_token_id": None, "pad_token_id": 0}
+# `_Sampled` leaves one token to choose. Without a token that ends a text, the next one begins after it.
+_PLAIN = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
 _MARK = "\x00"  # stands for the words of the user in a chat template
 
 
@@ -71,7 +79,7 @@ def self_written(
     with (
         torch.random.fork_rng(devices),
         evaluating(model),
-        _sampling(model),
+        _plain(model),
         progress_bar("writing text, in tokens", total=windows * length, enabled=progress) as bar,
     ):
         torch.manual_seed(seed)
@@ -84,10 +92,24 @@ def self_written(
                     start,
                     attention_mask=torch.ones_like(start),
                     max_new_tokens=length - start.shape[1],
+                    logits_processor=LogitsProcessorList([_Sampled()]),
                     stopping_criteria=StoppingCriteriaList([_Counted(bar)]),
                 )
                 written[part] = text.cpu()
     return written
+
+
+class _Sampled(LogitsProcessor):
+    """
+    Draws a token from the model's distribution, and leaves no other. Where the cumulative probability passes a random number, there
+    is the token: on a CPU, `do_sample=True` draws a random number for each entry of the vocabulary, which takes a third of the time.
+    """
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        edges = scores.double().softmax(-1).cumsum(-1)
+        drawn = torch.rand(len(edges), 1, dtype=edges.dtype, device=edges.device) * edges[:, -1:]
+        token = torch.searchsorted(edges, drawn, right=True).clamp_max(edges.shape[-1] - 1)
+        return torch.full_like(scores, -torch.inf).scatter_(1, token, 0.0)
 
 
 class _Counted(StoppingCriteria):
@@ -102,10 +124,10 @@ class _Counted(StoppingCriteria):
 
 
 @contextmanager
-def _sampling(model: GenerationMixin) -> Iterator[None]:
-    """Generate with `_SAMPLED`, until the context ends. What an argument of `generate` leaves out comes from the model."""
+def _plain(model: GenerationMixin) -> Iterator[None]:
+    """Generate with `_PLAIN`, until the context ends. What an argument of `generate` leaves out comes from the model."""
     before = model.generation_config
-    model.generation_config = GenerationConfig(**_SAMPLED)
+    model.generation_config = GenerationConfig(**_PLAIN)
     try:
         yield
     finally:

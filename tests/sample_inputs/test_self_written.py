@@ -19,6 +19,18 @@ def test_a_model_writes_windows_of_its_own():
     assert not torch.equal(windows, self_written(model, None, windows=5, length=12, seed=2))
 
 
+def test_words_are_drawn_from_the_distribution_of_the_model():
+    model = tiny_model("llama", vocab_size=12)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(40)  # far from uniform
+    windows = self_written(model, None, windows=8000, length=3)[::2]
+    with torch.no_grad():
+        expected = model(windows[:1, :1]).logits[0, -1].softmax(-1)
+    assert expected.max() > 0.2
+    found = torch.bincount(windows[:, 1], minlength=12) / len(windows)
+    assert (found - expected).abs().max() < 0.03, "4000 draws, so four standard errors are 0.032 at most"
+
+
 def test_a_chat_model_also_writes_conversations():
     tokenizer = make_tokenizer()
     tokenizer.chat_template = "{% for message in messages %}the {{ message['content'] }}{% endfor %}"
