@@ -31,7 +31,13 @@ from ..observation import OwnSettings, observed, own_settings
 from ..progress import progress_bar
 from ..training import SparseHopfieldArguments, SparseHopfieldTrainer
 from ..training.progress import TrainerProgress
-from .comparison import compare_with_dense, divergence, twin
+from .comparison import (
+    compare_with_dense,
+    counted_positions,
+    divergence,
+    takes_decoder_inputs,
+    twin,
+)
 from .low_rank import add_low_rank, is_low_rank, relative_change
 from .recipe import DistillationOptions
 from .support_constraint import SupportConstraint, SupportMeter
@@ -40,6 +46,7 @@ from .support_constraint import SupportConstraint, SupportMeter
 logger = logging.get_logger(__name__)
 
 _LEARNED = ("beta", "length_power")
+_DECODER_INPUTS = ("decoder_input_ids", "decoder_inputs_embeds")
 _MEASURED_ROWS = 16
 _MEASURED_EVERY = 4  # steps: a measurement takes a fifth of a step
 
@@ -207,6 +214,7 @@ class Distillation(nn.Module):
             for name, parameter in model.named_parameters()
             if parameter.requires_grad and not _is_setting(name)
         }
+        self._in_decoder = _names_in_decoder(model) & self.sites.keys()
         self.step = 0
         self.divergence = math.nan
 
@@ -229,7 +237,7 @@ class Distillation(nn.Module):
         with observed(self.model, meter) as parameters:
             if isinstance(meter, SupportMeter):
                 meter.parameters = parameters
-            loss = self._layer_loss(inputs) if by_layers else self._output_loss(inputs)
+            loss = self._layer_loss(inputs, batch) if by_layers else self._output_loss(inputs, batch)
         self.divergence = float(loss.detach())
         if isinstance(meter, SupportMeter):
             self.constraint.note(meter.shares)
@@ -237,18 +245,19 @@ class Distillation(nn.Module):
             loss = loss + self.constraint.penalty(self.retrievals)
         return {"loss": loss}
 
-    def _output_loss(self, inputs: Batch) -> torch.Tensor:
+    def _output_loss(self, inputs: Batch, batch: Batch) -> torch.Tensor:
         with self.dense() as teacher, torch.no_grad():
             name, dense = main_output(teacher(**inputs))
-        return divergence(name, dense, main_output(self.model(**inputs))[1], inputs)
+        counted = counted_positions(batch, decoder=takes_decoder_inputs(self.model))
+        return divergence(name, dense, main_output(self.model(**inputs))[1], counted)
 
-    def _layer_loss(self, inputs: Batch) -> torch.Tensor:
-        """The mean over attention modules of the squared error of their output, relative to its energy."""
-        calls: dict[str, tuple[tuple, dict, torch.Tensor]] = {}
+    def _layer_loss(self, inputs: Batch, batch: Batch) -> torch.Tensor:
+        """The mean over attention modules of the squared error of their output, relative to its energy. Padding does not count."""
+        calls: list[tuple[str, tuple, dict, torch.Tensor]] = []  # a module that several layers share has several
 
         def kept(name: str) -> Any:
             def hook(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
-                calls[name] = (args, kwargs, output[0] if isinstance(output, tuple) else output)
+                calls.append((name, args, kwargs, output[0] if isinstance(output, tuple) else output))
 
             return hook
 
@@ -261,10 +270,11 @@ class Distillation(nn.Module):
                 for hook in hooks:
                     hook.remove()
         losses = []
-        for name, (args, kwargs, dense) in calls.items():
+        for name, args, kwargs, dense in calls:
             output = self.sites[name].module(*args, **kwargs)
             output = output[0] if isinstance(output, tuple) else output
-            losses.append((output.float() - dense.float()).square().mean() / dense.float().square().mean())
+            counted = counted_positions(batch, decoder=name in self._in_decoder)
+            losses.append(divergence("", dense, output, counted))
         return torch.stack(losses).mean()
 
     @torch.no_grad()
@@ -331,6 +341,13 @@ class Distillation(nn.Module):
     def _inputs(self, batch: Batch) -> Batch:
         """The inputs for a comparison: without labels, whose loss nobody wants, and without a cache, which one run would fill."""
         inputs = {name: value for name, value in batch.items() if name != "labels"}
+        if (
+            "labels" in batch
+            and takes_decoder_inputs(self.model)
+            and not any(name in batch for name in _DECODER_INPUTS)
+        ):
+            shifted: Any = self.model.prepare_decoder_input_ids_from_labels
+            inputs["decoder_input_ids"] = shifted(labels=batch["labels"])
         if "use_cache" in inspect.signature(self.model.forward).parameters:
             inputs["use_cache"] = False
         return inputs
@@ -493,6 +510,14 @@ def _sparse_sites(model: PreTrainedModel) -> list[Site]:
             f"{type(model).__name__} has no sparse attention to distil into: convert and calibrate it first."
         )
     return sites
+
+
+def _names_in_decoder(model: PreTrainedModel) -> set[str]:
+    """The paths of the modules in the decoder of an encoder-decoder; of other models none."""
+    if not takes_decoder_inputs(model):
+        return set()
+    inside = set(model.get_decoder().modules())
+    return {name for name, module in model.named_modules() if module in inside}
 
 
 def _is_setting(name: str) -> bool:

@@ -18,12 +18,10 @@ def test_divergence_of_logits_and_of_hidden_states():
     expected = torch.nn.functional.kl_div(
         sparse.log_softmax(-1), dense.log_softmax(-1), log_target=True, reduction="none"
     ).sum(-1)
-    torch.testing.assert_close(divergence("logits", dense, sparse, {}), expected.mean())
+    torch.testing.assert_close(divergence("logits", dense, sparse), expected.mean())
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
-    torch.testing.assert_close(
-        divergence("logits", dense, sparse, {"attention_mask": mask}), expected[mask == 1].mean()
-    )
-    error = divergence("last_hidden_state", dense, 3 * dense, {})
+    torch.testing.assert_close(divergence("logits", dense, sparse, mask), expected[mask == 1].mean())
+    error = divergence("last_hidden_state", dense, 3 * dense)
     torch.testing.assert_close(error, torch.tensor(4.0))
 
 
