@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
+from accelerate.utils import extract_model_from_parallel
 from torch import nn
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback, TrainingArguments
 from transformers.utils import logging
@@ -47,6 +48,7 @@ logger = logging.get_logger(__name__)
 
 _LEARNED = ("beta", "length_power")
 _DECODER_INPUTS = ("decoder_input_ids", "decoder_inputs_embeds")
+_LOGGED = ("step", "loss", "layer_error", "divergence", "support")
 _MEASURED_ROWS = 16
 _MEASURED_EVERY = 4  # steps: a measurement takes a fifth of a step
 
@@ -67,6 +69,8 @@ class DistillationReport:
         support (`dict[str, list[float]]`): Share of the visible keys with weight in each head, by attention module.
         changed (`dict[str, float]`): Relative change of the trained weights of each attention module.
         losses (`list[float]`): What was minimised, for each step that was logged.
+        log (`list[dict[str, float]]`):
+            For each of these steps: `step`, `loss`, `layer_error` (of the outputs of attention modules) or `divergence`, and `support`.
         seconds (`float`): Duration.
     """
 
@@ -78,6 +82,7 @@ class DistillationReport:
     support: dict[str, list[float]] = field(default_factory=dict)
     changed: dict[str, float] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
+    log: list[dict[str, float]] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -154,7 +159,9 @@ def distill(
     with ExitStack() as stack:
         if training_arguments is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            training_arguments = TrainingArguments(folder, save_strategy="no", report_to=[], use_cpu=_is_on_cpu(model))
+            training_arguments = TrainingArguments(
+                folder, save_strategy="no", report_to=[], logging_steps=10, use_cpu=_is_on_cpu(model)
+            )
         adapted = stack.enter_context(_learning(model, options))
         distillation = Distillation(model, teacher, options)
         distillation.check_teacher(batches[0])
@@ -162,7 +169,7 @@ def distill(
         progress = progress and training_arguments.process_index == 0
         report.held_out["before"] = distillation.compare(held_out, progress)
         bar = stack.enter_context(progress_bar("distilling", total=options.total_steps, enabled=progress))
-        trainer = SparseHopfieldTrainer(
+        trainer = _DistillationTrainer(
             model=distillation,
             args=_arguments(training_arguments, options),
             train_dataset=_Repeated(trained_on, options.total_steps * _batches_per_step(training_arguments)),
@@ -177,7 +184,12 @@ def distill(
         report.steps = trainer.state.global_step
         report.tokens = sum(_tokens(batch) for batch in trained_on) * report.steps // max(1, len(trained_on))
         report.tokens *= _batches_per_step(training_arguments)
-        report.losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        report.log = [
+            {name: entry[name] for name in _LOGGED if name in entry}
+            for entry in trainer.state.log_history
+            if "loss" in entry
+        ]
+        report.losses = [entry["loss"] for entry in report.log]
         bar.close()
         report.held_out["after"] = distillation.compare(held_out, progress)
         report.support = distillation.measured(held_out)
@@ -216,12 +228,50 @@ class Distillation(nn.Module):
         }
         self._in_decoder = _names_in_decoder(model) & self.sites.keys()
         self.step = 0
-        self.divergence = math.nan
+        self.is_measured = False
+        self._distances: list[torch.Tensor] = []  # of the batches of this step
+        self._logged: list[float] = []  # of the steps since the last log
 
     @property
     def retrievals(self) -> dict[str, LayerRetrieval]:
         """The learned settings of each sparse attention module."""
         return {name: site.module.sparse_hopfield for name, site in self.sites.items()}  # type: ignore[misc]
+
+    @property
+    def is_by_layers(self) -> bool:
+        """Whether this step matches each attention module, and not the outputs of the model."""
+        return self.step < self.options.layer_steps
+
+    def begin_step(self, step: int, is_logged: bool) -> None:
+        """
+        Begin a step.
+
+        Args:
+            step (`int`): Steps before it.
+            is_logged (`bool`): Whether a log follows it, for which the support is counted.
+        """
+        if self.step < self.options.layer_steps <= step:
+            self._logged.clear()  # another quantity
+        self.step = step
+        self.is_measured = is_logged or (self.constraint.is_active and step % _MEASURED_EVERY == 0)
+        self._distances.clear()
+
+    def end_step(self) -> None:
+        """Let the constraint follow what the batches of this step say, in all processes."""
+        distance = float(torch.stack(self._distances).mean())
+        self._logged.append(distance)
+        if self.constraint.max_support is not None or not self.is_by_layers:  # the budget is for outputs
+            self.constraint.adjust(distance)
+
+    def measurements(self) -> dict[str, float]:
+        """
+        What was measured since the last call: `divergence` of the outputs, or `layer_error` of the outputs of attention modules in the
+        steps on these, and `support`.
+        """
+        name = "layer_error" if self.is_by_layers else "divergence"
+        found = {name: sum(self._logged) / len(self._logged)} if self._logged else {}
+        self._logged.clear()
+        return {**found, "support": self.constraint.support()} if self.is_measured else found
 
     def forward(self, batch: Batch) -> dict[str, torch.Tensor]:
         """
@@ -231,14 +281,12 @@ class Distillation(nn.Module):
             batch (`dict`): Model inputs. Labels are not used.
         """
         inputs = self._inputs(batch)
-        by_layers = self.step < self.options.layer_steps
-        measured = self.constraint.is_active and self.step % _MEASURED_EVERY == 0
-        meter = SupportMeter(_MEASURED_ROWS, self.step) if measured else OwnSettings()
+        meter = SupportMeter(_MEASURED_ROWS, self.step) if self.is_measured else OwnSettings()
         with observed(self.model, meter) as parameters:
             if isinstance(meter, SupportMeter):
                 meter.parameters = parameters
-            loss = self._layer_loss(inputs, batch) if by_layers else self._output_loss(inputs, batch)
-        self.divergence = float(loss.detach())
+            loss = self._layer_loss(inputs, batch) if self.is_by_layers else self._output_loss(inputs, batch)
+        self._distances.append(loss.detach().float())
         if isinstance(meter, SupportMeter):
             self.constraint.note(meter.shares)
         if self.constraint.is_active:
@@ -418,24 +466,34 @@ class Distillation(nn.Module):
         return type(self)._COMPLETE
 
 
+class _DistillationTrainer(SparseHopfieldTrainer):
+    """Logs what the distillation measures with the loss, so that every logger and the history have it."""
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        if "loss" in logs:
+            found = self.distillation.measurements()
+            values: Any = self.accelerator.reduce(torch.tensor([*found.values()], device=self.args.device), "mean")
+            logs = {**logs, **dict(zip(found, values.tolist(), strict=True))}
+        super().log(logs, *args, **kwargs)
+
+    @property
+    def distillation(self) -> Distillation:
+        """What is trained."""
+        return cast(Distillation, extract_model_from_parallel(self.model, keep_torch_compile=False))
+
+
 class _Steps(TrainerCallback):
-    """Tells the distillation the number of the step, and logs what it measures."""
+    """Tells the distillation the number of the step, and lets the constraint follow."""
 
     def __init__(self, distillation: Distillation) -> None:
         self.distillation = distillation
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.distillation.step = state.global_step
+        is_logged = args.logging_strategy == "steps" and (state.global_step + 1) % state.logging_steps == 0
+        self.distillation.begin_step(state.global_step, is_logged)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.distillation.constraint.is_active:
-            self.distillation.constraint.adjust(self.distillation.divergence)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        if logs is not None and "loss" in logs:
-            logs["divergence"] = self.distillation.divergence
-            if self.distillation.constraint.is_active:
-                logs["support"] = self.distillation.constraint.support()
+        self.distillation.end_step()
 
 
 class _Repeated(torch.utils.data.Dataset):

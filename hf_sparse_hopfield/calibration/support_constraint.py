@@ -88,11 +88,12 @@ class SupportConstraint(nn.Module):
 
     @torch.no_grad()
     def adjust(self, divergence: float) -> None:
-        """Let the weight of the penalty follow the excess over the limit, once per step."""
+        """Let the weight of the penalty follow the excess over the limit, once per step. Without a limit, nothing happens."""
         if self.max_support is not None:
             excess = self.support() / self.max_support - 1
+        elif self.budget is None:
+            return
         else:
-            assert self.budget is not None
             excess = 1 - divergence / self.budget  # room for a sparser model
         if math.isfinite(excess):
             self.log_weight += max(-_FASTEST, min(_FASTEST, _RATE * excess))

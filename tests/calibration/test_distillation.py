@@ -218,3 +218,21 @@ def test_a_teacher_that_does_not_fit_is_refused_before_any_work():
     with pytest.raises(ValueError, match=r"no module 'model.layers.0.self_attn' to match: set layer_steps=0"):
         distill(_calibrated(), _batches(labels=False), other, steps=1, progress=False)
     distill(_calibrated(), _batches(labels=False), other, steps=1, layer_steps=0, progress=False)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_support": 0.5}])
+def test_loggers_and_the_history_get_divergence_and_support(tmp_path, options):
+    arguments = _arguments(tmp_path, logging_steps=2, gradient_accumulation_steps=2)
+    batches = _batches(12)
+    _, report = distill(
+        _calibrated(), batches, steps=4, layer_steps=2, progress=False, training_arguments=arguments, **options
+    )
+    assert [entry["step"] for entry in report.log] == [2, 4, 6]
+    assert [set(entry) - {"step", "loss", "support"} for entry in report.log] == [
+        {"layer_error"},
+        *[{"divergence"}] * 2,
+    ]
+    assert all(0 < entry["support"] <= 1 for entry in report.log)
+    if not options:  # the mean over all batches since the last log
+        found = [entry.get("divergence", entry.get("layer_error")) for entry in report.log]
+        assert found == pytest.approx(report.losses, rel=1e-4)
