@@ -152,6 +152,7 @@ def distill(
     ```
     """
     start = time.monotonic()
+    _check_given(model, teacher, options)
     options = (options or DistillationOptions()).replaced(overrides)
     batches = _checked(batches)
     held_out = batches[-options.held_out(len(batches)) :]
@@ -319,7 +320,9 @@ class Distillation(nn.Module):
                     hook.remove()
         losses = []
         for name, args, kwargs, dense in calls:
-            output = self.sites[name].module(*args, **kwargs)
+            module = self.sites[name].module
+            dtype = next((weight.dtype for weight in module.parameters()), dense.dtype)
+            output = module(*_in_dtype(args, dtype), **_in_dtype(kwargs, dtype))
             output = output[0] if isinstance(output, tuple) else output
             counted = counted_positions(batch, decoder=name in self._in_decoder)
             losses.append(divergence("", dense, output, counted))
@@ -336,26 +339,36 @@ class Distillation(nn.Module):
         teacher = self._teacher[0]
         if teacher is None:
             return
-        inputs = self._inputs(on_device(batch, self.model))
+        kind = f"teacher ({type(teacher).__name__})"
+        batch = on_device(batch, self.model)
+        inputs = self._inputs(batch)
         with self.dense(), evaluating(self.model):
             found = main_output(self.model(**inputs))
             try:
                 expected = main_output(teacher(**inputs))
             except Exception as error:  # an unsuitable model can fail in any way
-                raise ValueError(
-                    f"teacher ({type(teacher).__name__}) fails on the batches ({type(error).__name__}: {error})."
-                ) from error
+                raise ValueError(f"{kind} fails on the batches ({type(error).__name__}: {error}).") from error
         if (expected[0], expected[1].shape) != (found[0], found[1].shape):
             raise ValueError(
-                f"teacher ({type(teacher).__name__}) does not fit the model: it gives {expected[0]} of shape {tuple(expected[1].shape)}, "
+                f"{kind} does not fit the model: it gives {expected[0]} of shape {tuple(expected[1].shape)}, "
                 f"the model {found[0]} of shape {tuple(found[1].shape)}."
             )
+        if not self.options.layer_steps:
+            return
         known = dict(teacher.named_modules())
         lacking = [name for name in self.sites if name not in known]
-        if lacking and self.options.layer_steps:
+        if lacking:
             raise ValueError(
-                f"teacher ({type(teacher).__name__}) has no module {lacking[0]!r} to match: set layer_steps=0 to learn its outputs only."
+                f"{kind} has no module {lacking[0]!r} to match: set layer_steps=0 to learn its outputs only."
             )
+        try:
+            with observed(self.model, OwnSettings()):
+                self._layer_loss(inputs, batch)
+        except Exception as error:  # as above
+            raise ValueError(
+                f"{kind} has attention modules that those of the model cannot match ({type(error).__name__}: {error}): set layer_steps=0 "
+                "to learn its outputs only."
+            ) from error
 
     @contextmanager
     def dense(self) -> Iterator[nn.Module]:
@@ -576,6 +589,32 @@ def _names_in_decoder(model: PreTrainedModel) -> set[str]:
         return set()
     inside = set(model.get_decoder().modules())
     return {name for name, module in model.named_modules() if module in inside}
+
+
+def _in_dtype(value: Any, dtype: torch.dtype) -> Any:
+    """The arguments of a teacher's module, in the dtype of the model's."""
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, dict):
+        return {name: _in_dtype(part, dtype) for name, part in value.items()}
+    return tuple(_in_dtype(part, dtype) for part in value) if type(value) is tuple else value
+
+
+def _check_given(model: PreTrainedModel, teacher: Any, options: Any) -> None:
+    if not isinstance(options, DistillationOptions | None):
+        raise TypeError(f"options must be DistillationOptions or None, got {options!r}; give single options by name.")
+    if teacher is None:
+        return
+    if not isinstance(teacher, nn.Module):
+        raise TypeError(
+            f"teacher must be a model, or None for the model itself with dense attention, got {teacher!r}."
+        )
+    own = {id(parameter) for parameter in model.parameters()}
+    if any(id(parameter) in own for parameter in teacher.parameters()):
+        raise ValueError(
+            f"teacher ({type(teacher).__name__}) shares weights with the model, and would change with it. Leave it out: by default the "
+            "model learns from itself with dense attention, without a second copy."
+        )
 
 
 def _is_setting(name: str) -> bool:

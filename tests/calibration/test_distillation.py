@@ -218,6 +218,31 @@ def test_a_teacher_that_does_not_fit_is_refused_before_any_work():
     with pytest.raises(ValueError, match=r"no module 'model.layers.0.self_attn' to match: set layer_steps=0"):
         distill(_calibrated(), _batches(labels=False), other, steps=1, progress=False)
     distill(_calibrated(), _batches(labels=False), other, steps=1, layer_steps=0, progress=False)
+    wider = tiny_model("llama", hidden_size=64)
+    with pytest.raises(ValueError, match=r"that those of the model cannot match .* set layer_steps=0"):
+        distill(_calibrated(), _batches(labels=False), wider, steps=1, progress=False)
+    with pytest.raises(TypeError, match="teacher must be a model, .* got 'a/path'"):
+        distill(_calibrated(), _batches(), "a/path")
+    with pytest.raises(TypeError, match="options must be DistillationOptions or None"):
+        distill(_calibrated(), _batches(), None, {"steps": 3})
+    model = _calibrated()
+    with pytest.raises(ValueError, match="shares weights with the model"):
+        distill(model, _batches(), model)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_teacher_in_another_precision(dtype):
+    teacher = sharpened(tiny_model("llama"), 6.0).to(dtype)
+    _, report = distill(
+        _calibrated(),
+        _batches(labels=False),
+        teacher,
+        steps=6,
+        layer_steps=6,
+        settings_learning_rate=0.1,
+        progress=False,
+    )
+    assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
 
 
 @pytest.mark.parametrize("options", [{}, {"max_support": 0.5}])
