@@ -11,8 +11,8 @@ from transformers import PreTrainedModel
 
 from ..calibration.calibration import calibrate
 from ..calibration.comparison import compare_with_dense
-from ..calibration.distillation import DistillationReport, distill
-from ..calibration.report import CalibrationReport
+from ..calibration.distillation import distill
+from ..calibration.report import CalibrationReport, DistillationReport
 from ..configuration import SparseHopfieldConfig
 from ..files import check_output
 from ..hub.cards import CARD_FILE, model_card

@@ -17,8 +17,7 @@ from huggingface_hub.constants import REPOCARD_NAME
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from ..calibration.distillation import DistillationReport
-from ..calibration.report import CalibrationReport
+from ..calibration.report import CalibrationReport, DistillationReport
 from ..extras import require
 from ..integration.auto import as_sparse_class
 from ..integration.binding import has_bound_attention, has_sparse_retrieval, is_converted, is_own_model

@@ -7,7 +7,7 @@ import torch
 from transformers import TrainingArguments
 
 from hf_sparse_hopfield import DistillationOptions, calibrate, distill, to_sparse_hopfield
-from hf_sparse_hopfield.calibration.distillation import Distillation
+from hf_sparse_hopfield.calibration.distillation_module import Distillation
 from hf_sparse_hopfield.integration.binding import LayerRetrieval
 from hf_sparse_hopfield.observation import Observer, observed
 

@@ -7,7 +7,7 @@ from transformers import AlbertConfig, AlbertModel
 
 from hf_sparse_hopfield import DistillationOptions, distill, to_sparse_hopfield
 from hf_sparse_hopfield.calibration.comparison import compare_with_dense
-from hf_sparse_hopfield.calibration.distillation import Distillation
+from hf_sparse_hopfield.calibration.distillation_module import Distillation
 
 from ..tiny_models import sharpened, tiny_model
 
