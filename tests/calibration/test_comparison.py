@@ -77,3 +77,9 @@ def test_kl_divergence_in_half_precision_and_of_slices():
     torch.testing.assert_close(found, expected)
     found.sum().backward()
     assert sparse.grad is not None and sparse.grad[:, 0].abs().sum() == 0 and sparse.grad[:, 1:].abs().sum() > 0
+
+
+def test_kl_divergence_of_nan_is_nan():
+    dense, sparse = torch.randn(2, 5, 7), torch.randn(2, 5, 7)
+    dense[0, 0, 0] = sparse[1, 1, 1] = math.nan
+    assert kl_divergence(dense, sparse).isnan().nonzero().tolist() == [[0, 0], [1, 1]]
