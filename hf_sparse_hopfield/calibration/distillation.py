@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PrinterCallback, TrainerCallback, Trai
 from ..configuration import HEAD_FIELDS
 from ..integration.binding import bind
 from ..integration.model_settings import LiveSettings, apply_settings
-from ..model_running import Batch, batch_size
+from ..model_running import Batch, batch_size, evaluating
 from ..progress import progress_bar
 from ..training import SparseHopfieldArguments, SparseHopfieldTrainer
 from ..training.progress import TrainerProgress
@@ -53,7 +53,8 @@ def distill(
     `accelerate launch`, mixed precision, gradient accumulation, checkpoints and logging work as usual.
 
     Args:
-        model ([`~transformers.PreTrainedModel`]): A sparse model. It is changed in place.
+        model ([`~transformers.PreTrainedModel`]):
+            A sparse model. It is changed in place; if the distillation fails or is interrupted, it stays what it was.
         batches (sequence of `dict`): Model inputs, one batch per step and process. The last ones are held out for the report.
         teacher (`torch.nn.Module`, *optional*):
             The model to learn from. By default the model itself with dense attention and the weights it has now; only the
@@ -86,7 +87,7 @@ def distill(
     ```
     """
     start = time.monotonic()
-    _check_given(model, teacher, options)
+    _check_given(model, teacher, options, training_arguments)
     options = (options or DistillationOptions()).replaced(overrides)
     batches = _checked(batches)
     held_out = batches[-options.held_out(len(batches)) :]
@@ -97,8 +98,10 @@ def distill(
             training_arguments = TrainingArguments(
                 folder, save_strategy="no", report_to=[], logging_steps=10, use_cpu=_is_on_cpu(model)
             )
+        stack.enter_context(evaluating(model))  # dropout would hide the difference that is to be learned
         adapted = stack.enter_context(_learning(model, options))
         distillation = Distillation(model, teacher, options)
+        stack.push(distillation.undo_failure)
         distillation.check_teacher(batches[0])
         report = DistillationReport(dataclasses.asdict(options), held_out_batches=len(held_out))
         progress = progress and training_arguments.process_index == 0
@@ -114,6 +117,10 @@ def distill(
                 learn_beta=True, hopfield_learning_rate=options.settings_learning_rate
             ),
         )
+        if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+            raise ValueError(
+                "distill needs whole weights in each process, not FSDP or DeepSpeed: use several processes without them."
+            )
         trainer.remove_callback(PrinterCallback)  # it writes to stdout, which may be JSON
         trainer.train(resume_from_checkpoint)
         report.steps = trainer.state.global_step
@@ -127,6 +134,7 @@ def distill(
         report.losses = [entry["loss"] for entry in report.log]
         bar.close()
         report.held_out["after"] = distillation.compare(held_out, progress)
+        distillation.check_finite(report.held_out["after"]["divergence"])
         report.support = distillation.measured(held_out)
         report.changed = distillation.changed()
         settings = distillation.settings()
@@ -226,7 +234,18 @@ def _checked(batches: Iterable[Batch]) -> list[Batch]:
     return batches
 
 
-def _check_given(model: PreTrainedModel, teacher: Any, options: Any) -> None:
+def _check_given(model: PreTrainedModel, teacher: Any, options: Any, arguments: TrainingArguments | None) -> None:
+    if arguments is not None and arguments.gradient_checkpointing:
+        raise ValueError(
+            "training_arguments.gradient_checkpointing=True has no effect here: models checkpoint only in training mode, and "
+            "distillation runs without dropout. Leave it out."
+        )
+    offloaded = [name for name, parameter in model.named_parameters() if parameter.is_meta]
+    if offloaded:
+        raise ValueError(
+            f"{type(model).__name__} has weights that are not in memory (offloaded by device_map, such as {offloaded[0]!r}) and cannot be "
+            "trained: load it without offloading."
+        )
     if not isinstance(options, DistillationOptions | None):
         raise TypeError(f"options must be DistillationOptions or None, got {options!r}; give single options by name.")
     if teacher is None:

@@ -53,11 +53,12 @@ class Distillation(nn.Module):
         self._teacher = [teacher]  # in a list: it is no part of what is trained
         self.sites = {site.name: site for site in sparse_sites(model)}
         self.constraint = SupportConstraint(self.retrievals, options.max_support, options.budget)
-        self.before = {
-            name: parameter.detach().clone()
-            for name, parameter in model.named_parameters()
-            if parameter.requires_grad and not is_setting(name)
-        }
+        trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+        copies = {name: each.detach().clone() for name, each in trained.items()}
+        self.before = {name: copy for name, copy in copies.items() if not is_setting(name)}
+        self._settings_before = {name: copy for name, copy in copies.items() if is_setting(name)}
+        if getattr(model, "hf_device_map", None):
+            self.hf_device_map = model.hf_device_map  # or the trainer would move all of the model to one device
         self._in_decoder = _names_in_decoder(model) & self.sites.keys()
         self.step = 0
         self.is_measured = False
@@ -91,9 +92,27 @@ class Distillation(nn.Module):
     def end_step(self) -> None:
         """Let the constraint follow what the batches of this step say, in all processes."""
         distance = float(torch.stack(self._distances).mean())
+        self.check_finite(distance)
         self._logged.append(distance)
         if self.constraint.max_support is not None or not self.is_by_layers:  # the budget is for outputs
             self.constraint.adjust(distance)
+
+    def check_finite(self, distance: float) -> None:
+        """Raise an error if the outputs have left the numbers."""
+        if not math.isfinite(distance):
+            raise ValueError(
+                f"distilling met a divergence of {distance} in step {self.step + 1}: look for NaN or infinity in the batches and in the "
+                f"outputs of the dense model, for batches that are padding only, or lower learning_rate={self.options.weights_learning_rate}."
+            )
+
+    @torch.no_grad()
+    def undo_failure(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
+        """Give the model what it had before, if there is an error. The last step of a context manager."""
+        if kind is None:
+            return
+        parameters = dict(self.model.named_parameters())
+        for name, before in (*self.before.items(), *self._settings_before.items()):
+            parameters[name].data.copy_(before)
 
     def measurements(self) -> dict[str, float]:
         """
@@ -157,7 +176,7 @@ class Distillation(nn.Module):
             output = output[0] if isinstance(output, tuple) else output
             counted = counted_positions(batch, decoder=name in self._in_decoder)
             losses.append(divergence("", dense, output, counted))
-        return torch.stack(losses).mean()
+        return torch.stack([loss.to(losses[0].device) for loss in losses]).mean()  # a device_map may spread them
 
     @torch.no_grad()
     def check_teacher(self, batch: Batch) -> None:
@@ -288,7 +307,7 @@ class Distillation(nn.Module):
         return result
 
     def train(self, mode: bool = True) -> "Distillation":
-        """As of any module, but the model stays in evaluation mode: dropout would hide the difference that is to be learned."""
+        """As of any module, but the model stays in evaluation mode."""
         super().train(mode)
         self.model.eval()
         return self

@@ -84,6 +84,7 @@ class SupportConstraint(nn.Module):
         """Take new measurements into the running means."""
         for name, share in shares.items():
             known = self._support(name)
+            share = share.to(known.device)
             known.copy_(torch.where(known.isnan(), share, _MEMORY * known + (1 - _MEMORY) * share))
 
     @torch.no_grad()
@@ -104,5 +105,5 @@ class SupportConstraint(nn.Module):
         for name, module in modules.items():
             assert module.log_beta is not None
             log_beta = module.log_beta.float()
-            parts.append(self._support(name) * (log_beta.detach() - log_beta).exp())
+            parts.append(self._support(name) * (log_beta.detach() - log_beta).exp().to(self.log_weight.device))
         return self.log_weight.exp().float() * torch.nan_to_num(torch.cat(parts)).mean()

@@ -261,3 +261,51 @@ def test_loggers_and_the_history_get_divergence_and_support(tmp_path, options):
     if not options:  # the mean over all batches since the last log
         found = [entry.get("divergence", entry.get("layer_error")) for entry in report.log]
         assert found == pytest.approx(report.losses, rel=1e-4)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_distillation_that_fails_leaves_the_model_as_it_was(monkeypatch, learned):
+    model = to_sparse_hopfield(sharpened(tiny_model("llama")), {"alpha": 2.0, "learn_beta": learned}).train()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    config = model.config.sparse_hopfield
+    forward, seen = Distillation.forward, []
+
+    def interrupted(self, batch):
+        seen.append(batch)
+        if len(seen) > 4:
+            raise KeyboardInterrupt
+        return forward(self, batch)
+
+    monkeypatch.setattr(Distillation, "forward", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        distill(model, _batches(), steps=4, layer_steps=2, progress=False)
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    assert model.config.sparse_hopfield == config and model.training
+
+
+@pytest.mark.parametrize("layer_steps", [0, 2])
+def test_infinite_outputs_and_nothing_but_padding_are_errors(layer_steps):
+    padding = [{**batch, "attention_mask": torch.zeros_like(batch["input_ids"])} for batch in _batches(labels=False)]
+    broken = _calibrated()
+    with torch.no_grad():
+        broken.lm_head.weight[3, 3] = torch.nan
+    for model, batches in ((_calibrated(), padding), (broken, _batches(labels=False))):
+        settings = model.config.sparse_hopfield
+        if layer_steps == 0 and batches is padding:  # no position counts, so nothing is wrong
+            continue
+        with pytest.raises(ValueError, match="distilling met a divergence of nan in step"):
+            distill(model, batches, steps=2, layer_steps=layer_steps, progress=False)
+        assert model.config.sparse_hopfield == settings
+
+
+def test_what_cannot_be_trained_is_refused(tmp_path):
+    from accelerate import dispatch_model
+
+    with pytest.raises(ValueError, match="gradient_checkpointing=True has no effect"):
+        distill(_calibrated(), _batches(), training_arguments=_arguments(tmp_path, gradient_checkpointing=True))
+    parts = ["model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head", "model.layers.0"]
+    places = {**dict.fromkeys(parts, "cpu"), "model.layers.1": "disk"}
+    model = dispatch_model(_calibrated(), places, main_device="cpu", offload_dir=str(tmp_path), force_hooks=True)
+    with pytest.raises(ValueError, match=r"not in memory \(offloaded by device_map, such as 'model"):
+        distill(model, _batches(), steps=1, progress=False)
