@@ -122,7 +122,8 @@ def distill(
                 "distill needs whole weights in each process, not FSDP or DeepSpeed: use several processes without them."
             )
         trainer.remove_callback(PrinterCallback)  # it writes to stdout, which may be JSON
-        trainer.train(resume_from_checkpoint)
+        with distillation.training_precision():
+            trainer.train(resume_from_checkpoint)
         report.steps = trainer.state.global_step
         report.tokens = sum(_tokens(batch) for batch in trained_on) * report.steps // max(1, len(trained_on))
         report.tokens *= _batches_per_step(training_arguments)

@@ -4,12 +4,13 @@
 import inspect
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from ..integration.binding import LayerRetrieval
 from ..integration.sites import Site, attention_sites
@@ -28,6 +29,7 @@ from .support_constraint import SupportConstraint, SupportMeter
 
 
 _DECODER_INPUTS = ("decoder_input_ids", "decoder_inputs_embeds")
+_HALVES = (torch.bfloat16, torch.float16)
 _MEASURED_ROWS = 16
 _MEASURED_EVERY = 4  # steps: a measurement takes a fifth of a step
 
@@ -62,6 +64,7 @@ class Distillation(nn.Module):
         self._in_decoder = _names_in_decoder(model) & self.sites.keys()
         self.step = 0
         self.is_measured = False
+        self._half: torch.dtype | None = None  # what the model runs in, while trained weights are in float32
         self._distances: list[torch.Tensor] = []  # of the batches of this step
         self._logged: list[float] = []  # of the steps since the last log
 
@@ -112,7 +115,7 @@ class Distillation(nn.Module):
             return
         parameters = dict(self.model.named_parameters())
         for name, before in (*self.before.items(), *self._settings_before.items()):
-            parameters[name].data.copy_(before)
+            parameters[name].data.copy_(before)  # in its precision
 
     def measurements(self) -> dict[str, float]:
         """
@@ -133,7 +136,7 @@ class Distillation(nn.Module):
         """
         inputs = self._inputs(batch)
         meter = SupportMeter(_MEASURED_ROWS, self.step) if self.is_measured else OwnSettings()
-        with observed(self.model, meter) as parameters:
+        with observed(self.model, meter) as parameters, self._autocast():
             if isinstance(meter, SupportMeter):
                 meter.parameters = parameters
             loss = self._layer_loss(inputs, batch) if self.is_by_layers else self._output_loss(inputs, batch)
@@ -219,6 +222,33 @@ class Distillation(nn.Module):
                 f"{kind} has attention modules that those of the model cannot match ({type(error).__name__}: {error}): set layer_steps=0 "
                 "to learn its outputs only."
             ) from error
+
+    @contextmanager
+    def training_precision(self) -> Iterator[None]:
+        """
+        Trained matrices in half precision are in float32, until the context ends: small updates would be rounded away. The model runs in
+        its own precision, by autocast.
+        """
+        linear = [module for module in self.model.modules() if isinstance(module, (nn.Linear, Conv1D))]
+        matrices = {id(weight) for module in linear for weight in module.parameters(recurse=False)}
+        halves = {
+            weight: weight.dtype
+            for name, weight in self.model.named_parameters()
+            if name in self.before and id(weight) in matrices and weight.dtype in _HALVES
+        }
+        self._half = next(iter(halves.values()), None)
+        try:
+            for weight in halves:
+                weight.data = weight.data.float()
+            yield
+        finally:
+            for weight, dtype in halves.items():
+                weight.grad = None  # of the other dtype
+                weight.data = weight.data.to(dtype)
+            self._half = None
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._half is None else torch.autocast(self.model.device.type, self._half)
 
     @contextmanager
     def dense(self) -> Iterator[nn.Module]:

@@ -149,6 +149,17 @@ def test_what_is_wrong_is_said_and_the_model_stays_as_it_was():
     assert not any(m.learn_beta for m in model.modules() if isinstance(m, LayerRetrieval))
 
 
+def test_low_rank_updates_of_weights_that_are_kept_transposed():
+    pytest.importorskip("peft")
+    model = to_sparse_hopfield(sharpened(tiny_model("gpt2")), {"alpha": 2.0})
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    model, report = distill(model, _batches(), steps=6, layer_steps=2, rank=2, progress=False)
+    assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
+    changes = [weight - before[name] for name, weight in model.state_dict().items() if "attn.c_" in name]
+    ranks = {int(torch.linalg.matrix_rank(change, rtol=1e-3)) for change in changes if change.ndim == 2}
+    assert ranks == {2} and all(change > 0 for change in report.changed.values())
+
+
 def test_low_rank_updates_are_merged_into_the_weights(tmp_path):
     pytest.importorskip("peft")
     model = _calibrated()
@@ -309,3 +320,15 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
     model = dispatch_model(_calibrated(), places, main_device="cpu", offload_dir=str(tmp_path), force_hooks=True)
     with pytest.raises(ValueError, match=r"not in memory \(offloaded by device_map, such as 'model"):
         distill(model, _batches(), steps=1, progress=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_in_half_precision_take_small_updates(dtype):
+    changed = {}
+    for precision in (torch.float32, dtype):
+        model = to_sparse_hopfield(sharpened(tiny_model("llama"), 3.0), {"alpha": 2.0}).to(precision)
+        model, report = distill(model, _batches(), steps=8, layer_steps=4, progress=False)
+        assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
+        assert {weight.dtype for weight in model.parameters()} == {precision}
+        changed[precision] = report.changed["model.layers.0.self_attn"]
+    assert changed[dtype] == pytest.approx(changed[torch.float32], rel=0.3)
