@@ -28,6 +28,7 @@ from .distillation_module import Distillation, is_setting, sparse_sites
 from .low_rank import add_low_rank, is_low_rank
 from .recipe import DistillationOptions
 from .report import DistillationReport
+from .resume import batch_fingerprint, weights_fingerprint
 
 
 _LEARNED = ("beta", "length_power")
@@ -62,7 +63,8 @@ def distill(
         options ([`DistillationOptions`], *optional*): How to train.
         training_arguments ([`~transformers.TrainingArguments`], *optional*):
             Where to keep checkpoints, precision, logging and so on. Learning rate and number of steps come from `options`.
-        resume_from_checkpoint (`str` or `bool`, *optional*): As for `Trainer.train`.
+        resume_from_checkpoint (`str` or `bool`, *optional*):
+            As for `Trainer.train`. A checkpoint of another model, other batches or other options is refused.
         progress (`bool`, *optional*, defaults to `True`): Show progress.
         **overrides: Fields of [`DistillationOptions`]. They take precedence over `options`.
 
@@ -99,8 +101,9 @@ def distill(
                 folder, save_strategy="no", report_to=[], logging_steps=10, use_cpu=_is_on_cpu(model)
             )
         stack.enter_context(evaluating(model))  # dropout would hide the difference that is to be learned
+        identity = _identity(model, teacher, batches, options)
         adapted = stack.enter_context(_learning(model, options))
-        distillation = Distillation(model, teacher, options)
+        distillation = Distillation(model, teacher, options, identity)
         stack.push(distillation.undo_failure)
         distillation.check_teacher(batches[0])
         report = DistillationReport(dataclasses.asdict(options), held_out_batches=len(held_out))
@@ -125,6 +128,9 @@ def distill(
         with distillation.training_precision():
             trainer.train(resume_from_checkpoint)
         report.steps = trainer.state.global_step
+        report.unit = "tokens" if _tokens_of(batches[0]) is not None else "samples"
+        if teacher is not None:
+            report.teacher = type(teacher).__name__
         report.tokens = sum(_tokens(batch) for batch in trained_on) * report.steps // max(1, len(trained_on))
         report.tokens *= _batches_per_step(training_arguments)
         report.log = [
@@ -217,13 +223,31 @@ def _batches_per_step(arguments: TrainingArguments) -> int:
     return arguments.gradient_accumulation_steps * arguments.world_size
 
 
+def _identity(
+    model: PreTrainedModel, teacher: nn.Module | None, batches: Sequence[Batch], options: DistillationOptions
+) -> dict[str, str]:
+    """What tells one distillation from another, by name."""
+    chosen = dataclasses.asdict(dataclasses.replace(options, merge=True, holdout=None))
+    weights = [weights_fingerprint(each) for each in (model, teacher) if each is not None]
+    return {
+        "the weights": repr(weights),
+        "the first batch": batch_fingerprint(batches[0]),
+        "the options": repr(chosen),
+    }
+
+
 def _is_on_cpu(model: nn.Module) -> bool:
     return next(model.parameters()).device.type == "cpu"
 
 
-def _tokens(batch: Batch) -> int:
+def _tokens_of(batch: Batch) -> torch.Tensor | None:
     tokens = batch.get("input_ids")
-    return tokens.numel() if isinstance(tokens, torch.Tensor) else batch_size(batch)
+    return tokens if isinstance(tokens, torch.Tensor) else None
+
+
+def _tokens(batch: Batch) -> int:
+    tokens = _tokens_of(batch)
+    return batch_size(batch) if tokens is None else tokens.numel()
 
 
 def _checked(batches: Iterable[Batch]) -> list[Batch]:

@@ -1,9 +1,10 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """The module that distillation trains: a sparse model beside its teacher, the dense one."""
 
+import hashlib
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -44,17 +45,29 @@ class Distillation(nn.Module):
         model ([`~transformers.PreTrainedModel`]): The sparse model, with learned settings.
         teacher (`torch.nn.Module`, *optional*): The dense one; the model itself by default.
         options ([`DistillationOptions`]): How to train.
+        identity (`dict[str, str]`, *optional*): What tells one distillation from another, by name, for checkpoints.
     """
 
     # What `load_state_dict` returns: the trainer would take the weights that are not in a checkpoint for missing ones.
     _COMPLETE = nn.Module().load_state_dict({})
 
-    def __init__(self, model: PreTrainedModel, teacher: nn.Module | None, options: DistillationOptions) -> None:
+    identity: torch.Tensor
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        teacher: nn.Module | None,
+        options: DistillationOptions,
+        identity: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
         self.model, self.options = model, options
         self._teacher = [teacher]  # in a list: it is no part of what is trained
         self.sites = {site.name: site for site in sparse_sites(model)}
         self.constraint = SupportConstraint(self.retrievals, options.max_support, options.budget)
+        digests = [list(hashlib.sha256(value.encode()).digest()) for value in (identity or {}).values()]
+        self.register_buffer("identity", torch.tensor(digests, dtype=torch.uint8))
+        self._identified = list(identity or {})
         trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
         copies = {name: each.detach().clone() for name, each in trained.items()}
         self.before = {name: copy for name, copy in copies.items() if not is_setting(name)}
@@ -343,10 +356,11 @@ class Distillation(nn.Module):
         return self
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """What is trained, and the state of the constraint."""
+        """What is trained, the state of the constraint, and whose state it is."""
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         state = super().state_dict(*args, **kwargs)
-        return {name: value for name, value in state.items() if name in trained or name.startswith("constraint.")}
+        ours = ("constraint.", "identity")
+        return {name: value for name, value in state.items() if name in trained or name.startswith(ours)}
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
         """Load what [`~Distillation.state_dict`] returns; anything else is refused."""
@@ -354,6 +368,13 @@ class Distillation(nn.Module):
         if missing:
             raise ValueError(
                 f"the checkpoint is of another distillation: {sorted(missing)[:3]} are in only one of them."
+            )
+        rows = zip(self._identified, self.identity.cpu(), state_dict["identity"].cpu(), strict=True)
+        differing = [name for name, own, other in rows if not torch.equal(own, other)]
+        if differing:
+            raise ValueError(
+                f"the checkpoint is of another distillation (not the same: {', '.join(differing)}): remove it, or keep checkpoints in "
+                "another folder."
             )
         super().load_state_dict(state_dict, strict=False, assign=assign)
         return type(self)._COMPLETE

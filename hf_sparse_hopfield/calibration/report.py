@@ -69,6 +69,8 @@ class DistillationReport:
         options (`dict`): The options.
         steps (`int`): Steps that were taken.
         tokens (`int`): Tokens that they saw; samples, for models that take no tokens.
+        unit (`str`): `"tokens"` or `"samples"`.
+        teacher (`str`): What they learned from: the class of the teacher, or `"the dense model"`.
         held_out (`dict[str, dict[str, float]]`):
             Before and after: `divergence` from the dense model and `cosine` of the outputs, and with labels both losses, on batches
             that were not trained on.
@@ -84,6 +86,8 @@ class DistillationReport:
     options: dict[str, Any]
     steps: int = 0
     tokens: int = 0
+    unit: str = "tokens"
+    teacher: str = "the dense model"
     held_out: dict[str, dict[str, float]] = field(default_factory=dict)
     held_out_batches: int = 0
     support: dict[str, list[float]] = field(default_factory=dict)

@@ -126,6 +126,7 @@ def test_models_without_logits_or_without_tokens(name):
     batches = [tiny_inputs(name)] * 3
     model = to_sparse_hopfield(sharpened(tiny_model(name), 3.0), {"alpha": 2.0})
     _, report = distill(model, batches, steps=6, layer_steps=4, settings_learning_rate=0.1, progress=False)
+    assert report.unit == ("tokens" if name in ("bert", "t5") else "samples") and report.teacher == "the dense model"
     assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
 
 
@@ -332,3 +333,30 @@ def test_weights_in_half_precision_take_small_updates(dtype):
         assert {weight.dtype for weight in model.parameters()} == {precision}
         changed[precision] = report.changed["model.layers.0.self_attn"]
     assert changed[dtype] == pytest.approx(changed[torch.float32], rel=0.3)
+
+
+def test_checkpoints_of_another_distillation_are_refused(tmp_path):
+    options = {"steps": 2, "layer_steps": 1, "progress": False}
+    kept = _arguments(tmp_path, save_strategy="steps", save_steps=1)
+
+    def resumed(model, batches, **changed):
+        return distill(
+            model,
+            batches,
+            training_arguments=kept,
+            resume_from_checkpoint=str(tmp_path / "checkpoint-2"),
+            **options | changed,
+        )
+
+    distill(_calibrated(), _batches(), training_arguments=kept, **options)
+    resumed(_calibrated(), _batches())
+    other = _calibrated()
+    with torch.no_grad():
+        other.model.layers[0].mlp.up_proj.weight.mul_(2)
+    for model, batches, changed, named in (
+        (other, _batches(), {}, "the weights"),
+        (_calibrated(), _batches(seed=1), {}, "the first batch"),
+        (_calibrated(), _batches(), {"steps": 3}, "the options"),
+    ):
+        with pytest.raises(ValueError, match=rf"another distillation \(not the same: {named}\)"):
+            resumed(model, batches, **changed)
