@@ -6,7 +6,7 @@
 - `head_search.py`: the search for each head alone
 - `budget.py`: the sparsest model within a share of the dense loss
 - `refinement.py`: gradient steps on all heads together
-- `distillation.py`: [`distill`], training of the attention on the dense model's outputs
+- `distillation.py`: [`distill`], training of the attention on the dense model's outputs; `distillation_module.py`: what is trained
 - `support_constraint.py`: a limit on the support, kept while training
 - `comparison.py`: the sparse model beside its dense twin
 - `report.py`: the result
@@ -24,7 +24,7 @@ _MODULE_OF = {
     "CalibrationOptions": "recipe",
     "CalibrationReport": "report",
     "DistillationOptions": "recipe",
-    "DistillationReport": "distillation",
+    "DistillationReport": "report",
     "calibrate": "calibration",
     "distill": "distillation",
 }
@@ -33,8 +33,8 @@ __all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
     from .calibration import calibrate
-    from .distillation import DistillationReport, distill
+    from .distillation import distill
     from .recipe import CalibrationOptions, DistillationOptions
-    from .report import CalibrationReport
+    from .report import CalibrationReport, DistillationReport
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

@@ -4,6 +4,7 @@
 The dense twin is the same model, observed with dense attention: there is no second copy of the weights.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -17,7 +18,45 @@ from ..progress import progress_bar
 from .kl_divergence import kl_divergence
 
 
-def divergence(name: str, dense: torch.Tensor, sparse: torch.Tensor, batch: Batch) -> torch.Tensor:
+_NO_LABEL = -100  # transformers' mark of a position without a label
+
+
+def takes_decoder_inputs(model: nn.Module) -> bool:
+    """Whether the output of a model has the positions of a decoder that reads from an encoder."""
+    return "decoder_input_ids" in inspect.signature(model.forward).parameters
+
+
+def counted_positions(batch: Batch, *, decoder: bool) -> torch.Tensor | None:
+    """
+    Return which positions are no padding, `(batch, positions)`; `None` if all are.
+
+    Args:
+        batch (`dict`): Model inputs.
+        decoder (`bool`): Whether to return the positions of the decoder of an encoder-decoder.
+    """
+    mask = batch.get("decoder_attention_mask" if decoder else "attention_mask")
+    if mask is None and decoder and isinstance(batch.get("labels"), torch.Tensor):
+        return batch["labels"] != _NO_LABEL
+    return mask if isinstance(mask, torch.Tensor) else None
+
+
+def mean_over(each: torch.Tensor, counted: torch.Tensor | None) -> torch.Tensor:
+    """
+    Return the mean over the positions that count.
+
+    Args:
+        each (`torch.Tensor` of shape `(batch, positions)`): A value for each position. Values of another shape all count.
+        counted (`torch.Tensor` of the same shape, *optional*): From [`counted_positions`].
+    """
+    if counted is None or counted.shape != each.shape:
+        return each.mean()
+    # a padded row may hold anything, and 0 * NaN is NaN
+    return each.masked_fill(counted == 0, 0).sum() / (counted != 0).sum().clamp_min(1)
+
+
+def divergence(
+    name: str, dense: torch.Tensor, sparse: torch.Tensor, counted: torch.Tensor | None = None
+) -> torch.Tensor:
     """
     Measure how far a sparse output is from the dense one: the KL divergence of logits in nats, else the relative squared
     error.
@@ -26,16 +65,12 @@ def divergence(name: str, dense: torch.Tensor, sparse: torch.Tensor, batch: Batc
         name (`str`): Name of the output, from [`main_output`].
         dense (`torch.Tensor`): Output of the dense model, detached.
         sparse (`torch.Tensor`): Output of the sparse model.
-        batch (`dict`): The inputs. Positions that an `attention_mask` of the same length masks do not count.
+        counted (`torch.Tensor`, *optional*): Which positions count, from [`counted_positions`].
     """
     if name == "logits":
-        each = kl_divergence(dense, sparse)
-    else:
-        each = (sparse.float() - dense.float()).square().sum(-1) / dense.float().square().sum(-1).mean()
-    mask = batch.get("attention_mask")
-    if isinstance(mask, torch.Tensor) and mask.shape == each.shape:
-        return (each * mask).sum() / mask.sum().clamp_min(1)
-    return each.mean()
+        return mean_over(kl_divergence(dense, sparse), counted)
+    error, energy = (x.float().square().sum(-1) for x in (sparse.float() - dense.float(), dense))
+    return mean_over(error, counted) / mean_over(energy, counted)
 
 
 @contextmanager
@@ -69,7 +104,7 @@ def compare_with_dense(
         cosine similarity of the outputs), and with labels `dense_loss` and `sparse_loss`.
     """
     sums: dict[str, float] = {}
-    count = 0
+    count, decoder = 0, takes_decoder_inputs(model)
     with evaluating(model), progress_bar("comparing with the dense model", batches, enabled=progress) as bar:
         for batch in bar:
             batch = on_device(batch, model)
@@ -80,9 +115,11 @@ def compare_with_dense(
             name, dense_output = main_output(expected)
             sparse_output = main_output(sparse)[1]
             size = batch_size(batch)
+            counted = counted_positions(batch, decoder=decoder)
+            cosine = F.cosine_similarity(dense_output.float(), sparse_output.float(), dim=-1)
             values = {
-                "divergence": divergence(name, dense_output, sparse_output, batch),
-                "cosine": F.cosine_similarity(dense_output.float(), sparse_output.float(), dim=-1).mean(),
+                "divergence": divergence(name, dense_output, sparse_output, counted),
+                "cosine": mean_over(cosine, counted),
             }
             if getattr(expected, "loss", None) is not None:
                 values |= {"dense_loss": expected.loss, "sparse_loss": sparse.loss}

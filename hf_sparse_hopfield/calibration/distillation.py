@@ -6,86 +6,33 @@ dense model's outputs. The dense model is the same model: dense attention, and t
 """
 
 import dataclasses
-import inspect
-import math
-import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
+from accelerate.utils import extract_model_from_parallel
 from torch import nn
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback, TrainingArguments
-from transformers.utils import logging
 
 from ..configuration import HEAD_FIELDS
-from ..files import write_json
-from ..integration.binding import LayerRetrieval, bind
+from ..integration.binding import bind
 from ..integration.model_settings import LiveSettings, apply_settings
-from ..integration.sites import Site, attention_sites
-from ..model_running import Batch, batch_size, evaluating, main_output, on_device
-from ..observation import OwnSettings, observed, own_settings
+from ..model_running import Batch, batch_size, evaluating
 from ..progress import progress_bar
 from ..training import SparseHopfieldArguments, SparseHopfieldTrainer
 from ..training.progress import TrainerProgress
-from .comparison import compare_with_dense, divergence, twin
-from .low_rank import add_low_rank, is_low_rank, relative_change
+from .distillation_module import Distillation, is_setting, sparse_sites
+from .low_rank import add_low_rank, is_low_rank
 from .recipe import DistillationOptions
-from .support_constraint import SupportConstraint, SupportMeter
+from .report import DistillationReport
+from .resume import batch_fingerprint, weights_fingerprint
 
-
-logger = logging.get_logger(__name__)
 
 _LEARNED = ("beta", "length_power")
-_MEASURED_ROWS = 16
-_MEASURED_EVERY = 4  # steps: a measurement takes a fifth of a step
-
-
-@dataclass
-class DistillationReport:
-    """
-    The result of [`distill`].
-
-    Args:
-        options (`dict`): The options.
-        steps (`int`): Steps that were taken.
-        tokens (`int`): Tokens that they saw; samples, for models that take no tokens.
-        held_out (`dict[str, dict[str, float]]`):
-            Before and after: `divergence` from the dense model and `cosine` of the outputs, and with labels both losses, on batches
-            that were not trained on.
-        held_out_batches (`int`): Their number.
-        support (`dict[str, list[float]]`): Share of the visible keys with weight in each head, by attention module.
-        changed (`dict[str, float]`): Relative change of the trained weights of each attention module.
-        losses (`list[float]`): What was minimised, for each step that was logged.
-        seconds (`float`): Duration.
-    """
-
-    options: dict[str, Any]
-    steps: int = 0
-    tokens: int = 0
-    held_out: dict[str, dict[str, float]] = field(default_factory=dict)
-    held_out_batches: int = 0
-    support: dict[str, list[float]] = field(default_factory=dict)
-    changed: dict[str, float] = field(default_factory=dict)
-    losses: list[float] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def mean_support(self) -> float:
-        """Mean over all heads of the share of keys with weight."""
-        values = [share for layer in self.support.values() for share in layer]
-        return sum(values) / len(values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON can hold."""
-        return {**dataclasses.asdict(self), "mean_support": self.mean_support}
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the report as JSON."""
-        write_json(path, self.to_dict())
+_LOGGED = ("step", "loss", "layer_error", "divergence", "support")
 
 
 def distill(
@@ -107,7 +54,8 @@ def distill(
     `accelerate launch`, mixed precision, gradient accumulation, checkpoints and logging work as usual.
 
     Args:
-        model ([`~transformers.PreTrainedModel`]): A sparse model. It is changed in place.
+        model ([`~transformers.PreTrainedModel`]):
+            A sparse model. It is changed in place; if the distillation fails or is interrupted, it stays what it was.
         batches (sequence of `dict`): Model inputs, one batch per step and process. The last ones are held out for the report.
         teacher (`torch.nn.Module`, *optional*):
             The model to learn from. By default the model itself with dense attention and the weights it has now; only the
@@ -115,7 +63,8 @@ def distill(
         options ([`DistillationOptions`], *optional*): How to train.
         training_arguments ([`~transformers.TrainingArguments`], *optional*):
             Where to keep checkpoints, precision, logging and so on. Learning rate and number of steps come from `options`.
-        resume_from_checkpoint (`str` or `bool`, *optional*): As for `Trainer.train`.
+        resume_from_checkpoint (`str` or `bool`, *optional*):
+            As for `Trainer.train`. A checkpoint of another model, other batches or other options is refused.
         progress (`bool`, *optional*, defaults to `True`): Show progress.
         **overrides: Fields of [`DistillationOptions`]. They take precedence over `options`.
 
@@ -140,6 +89,7 @@ def distill(
     ```
     """
     start = time.monotonic()
+    _check_given(model, teacher, options, training_arguments)
     options = (options or DistillationOptions()).replaced(overrides)
     batches = _checked(batches)
     held_out = batches[-options.held_out(len(batches)) :]
@@ -147,15 +97,20 @@ def distill(
     with ExitStack() as stack:
         if training_arguments is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            training_arguments = TrainingArguments(folder, save_strategy="no", report_to=[], use_cpu=_is_on_cpu(model))
+            training_arguments = TrainingArguments(
+                folder, save_strategy="no", report_to=[], logging_steps=10, use_cpu=_is_on_cpu(model)
+            )
+        stack.enter_context(evaluating(model))  # dropout would hide the difference that is to be learned
+        identity = _identity(model, teacher, batches, options)
         adapted = stack.enter_context(_learning(model, options))
-        distillation = Distillation(model, teacher, options)
+        distillation = Distillation(model, teacher, options, identity)
+        stack.push(distillation.undo_failure)
         distillation.check_teacher(batches[0])
         report = DistillationReport(dataclasses.asdict(options), held_out_batches=len(held_out))
         progress = progress and training_arguments.process_index == 0
         report.held_out["before"] = distillation.compare(held_out, progress)
         bar = stack.enter_context(progress_bar("distilling", total=options.total_steps, enabled=progress))
-        trainer = SparseHopfieldTrainer(
+        trainer = _DistillationTrainer(
             model=distillation,
             args=_arguments(training_arguments, options),
             train_dataset=_Repeated(trained_on, options.total_steps * _batches_per_step(training_arguments)),
@@ -165,14 +120,28 @@ def distill(
                 learn_beta=True, hopfield_learning_rate=options.settings_learning_rate
             ),
         )
+        if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+            raise ValueError(
+                "distill needs whole weights in each process, not FSDP or DeepSpeed: use several processes without them."
+            )
         trainer.remove_callback(PrinterCallback)  # it writes to stdout, which may be JSON
-        trainer.train(resume_from_checkpoint)
+        with distillation.training_precision():
+            trainer.train(resume_from_checkpoint)
         report.steps = trainer.state.global_step
+        report.unit = "tokens" if _tokens_of(batches[0]) is not None else "samples"
+        if teacher is not None:
+            report.teacher = type(teacher).__name__
         report.tokens = sum(_tokens(batch) for batch in trained_on) * report.steps // max(1, len(trained_on))
         report.tokens *= _batches_per_step(training_arguments)
-        report.losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        report.log = [
+            {name: entry[name] for name in _LOGGED if name in entry}
+            for entry in trainer.state.log_history
+            if "loss" in entry
+        ]
+        report.losses = [entry["loss"] for entry in report.log]
         bar.close()
         report.held_out["after"] = distillation.compare(held_out, progress)
+        distillation.check_finite(report.held_out["after"]["divergence"])
         report.support = distillation.measured(held_out)
         report.changed = distillation.changed()
         settings = distillation.settings()
@@ -181,244 +150,34 @@ def distill(
     return adapted if adapted is not None and not options.merge else model, report
 
 
-class Distillation(nn.Module):
-    """
-    The module that is trained: its forward pass runs both models on a batch and returns how far they are apart.
+class _DistillationTrainer(SparseHopfieldTrainer):
+    """Logs what the distillation measures with the loss, so that every logger and the history have it."""
 
-    Its state is what is trained and nothing else, so checkpoints are small.
-
-    Args:
-        model ([`~transformers.PreTrainedModel`]): The sparse model, with learned settings.
-        teacher (`torch.nn.Module`, *optional*): The dense one; the model itself by default.
-        options ([`DistillationOptions`]): How to train.
-    """
-
-    # What `load_state_dict` returns: the trainer would take the weights that are not in a checkpoint for missing ones.
-    _COMPLETE = nn.Module().load_state_dict({})
-
-    def __init__(self, model: PreTrainedModel, teacher: nn.Module | None, options: DistillationOptions) -> None:
-        super().__init__()
-        self.model, self.options = model, options
-        self._teacher = [teacher]  # in a list: it is no part of what is trained
-        self.sites = {site.name: site for site in _sparse_sites(model)}
-        self.constraint = SupportConstraint(self.retrievals, options.max_support, options.budget)
-        self.before = {
-            name: parameter.detach().clone()
-            for name, parameter in model.named_parameters()
-            if parameter.requires_grad and not _is_setting(name)
-        }
-        self.step = 0
-        self.divergence = math.nan
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        if "loss" in logs:
+            found = self.distillation.measurements()
+            values: Any = self.accelerator.reduce(torch.tensor([*found.values()], device=self.args.device), "mean")
+            logs = {**logs, **dict(zip(found, values.tolist(), strict=True))}
+        super().log(logs, *args, **kwargs)
 
     @property
-    def retrievals(self) -> dict[str, LayerRetrieval]:
-        """The learned settings of each sparse attention module."""
-        return {name: site.module.sparse_hopfield for name, site in self.sites.items()}  # type: ignore[misc]
-
-    def forward(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """
-        Return the loss of a batch.
-
-        Args:
-            batch (`dict`): Model inputs. Labels are not used.
-        """
-        inputs = self._inputs(batch)
-        by_layers = self.step < self.options.layer_steps
-        measured = self.constraint.is_active and self.step % _MEASURED_EVERY == 0
-        meter = SupportMeter(_MEASURED_ROWS, self.step) if measured else OwnSettings()
-        with observed(self.model, meter) as parameters:
-            if isinstance(meter, SupportMeter):
-                meter.parameters = parameters
-            loss = self._layer_loss(inputs) if by_layers else self._output_loss(inputs)
-        self.divergence = float(loss.detach())
-        if isinstance(meter, SupportMeter):
-            self.constraint.note(meter.shares)
-        if self.constraint.is_active:
-            loss = loss + self.constraint.penalty(self.retrievals)
-        return {"loss": loss}
-
-    def _output_loss(self, inputs: Batch) -> torch.Tensor:
-        with self.dense() as teacher, torch.no_grad():
-            name, dense = main_output(teacher(**inputs))
-        return divergence(name, dense, main_output(self.model(**inputs))[1], inputs)
-
-    def _layer_loss(self, inputs: Batch) -> torch.Tensor:
-        """The mean over attention modules of the squared error of their output, relative to its energy."""
-        calls: dict[str, tuple[tuple, dict, torch.Tensor]] = {}
-
-        def kept(name: str) -> Any:
-            def hook(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
-                calls[name] = (args, kwargs, output[0] if isinstance(output, tuple) else output)
-
-            return hook
-
-        with self.dense() as teacher, torch.no_grad():
-            modules = dict(teacher.named_modules())
-            hooks = [modules[name].register_forward_hook(kept(name), with_kwargs=True) for name in self.sites]
-            try:
-                teacher(**inputs)
-            finally:
-                for hook in hooks:
-                    hook.remove()
-        losses = []
-        for name, (args, kwargs, dense) in calls.items():
-            output = self.sites[name].module(*args, **kwargs)
-            output = output[0] if isinstance(output, tuple) else output
-            losses.append((output.float() - dense.float()).square().mean() / dense.float().square().mean())
-        return torch.stack(losses).mean()
-
-    @torch.no_grad()
-    def check_teacher(self, batch: Batch) -> None:
-        """
-        Refuse a teacher whose outputs the model cannot learn, before any work.
-
-        Args:
-            batch (`dict`): Model inputs to try.
-        """
-        teacher = self._teacher[0]
-        if teacher is None:
-            return
-        inputs = self._inputs(on_device(batch, self.model))
-        with self.dense(), evaluating(self.model):
-            found = main_output(self.model(**inputs))
-            try:
-                expected = main_output(teacher(**inputs))
-            except Exception as error:  # an unsuitable model can fail in any way
-                raise ValueError(
-                    f"teacher ({type(teacher).__name__}) fails on the batches ({type(error).__name__}: {error})."
-                ) from error
-        if (expected[0], expected[1].shape) != (found[0], found[1].shape):
-            raise ValueError(
-                f"teacher ({type(teacher).__name__}) does not fit the model: it gives {expected[0]} of shape {tuple(expected[1].shape)}, "
-                f"the model {found[0]} of shape {tuple(found[1].shape)}."
-            )
-        known = dict(teacher.named_modules())
-        lacking = [name for name in self.sites if name not in known]
-        if lacking and self.options.layer_steps:
-            raise ValueError(
-                f"teacher ({type(teacher).__name__}) has no module {lacking[0]!r} to match: set layer_steps=0 to learn its outputs only."
-            )
-
-    @contextmanager
-    def dense(self) -> Iterator[nn.Module]:
-        """The dense model, until the context ends."""
-        teacher = self._teacher[0]
-        if teacher is not None:
-            with evaluating(teacher):
-                yield teacher
-            return
-        with twin(self.model) as model, self._weights_before():
-            yield model
-
-    @contextmanager
-    def _weights_before(self) -> Iterator[None]:
-        """The trained weights as they were. Nothing is copied, so it costs nothing."""
-        # autocast keeps the copies in half precision that it made of weights, and would give them out for the others
-        torch.clear_autocast_cache()
-        parameters = dict(self.model.named_parameters())
-        trained = {name: parameters[name].data for name in self.before}
-        try:
-            for name, before in self.before.items():
-                if before.device != trained[name].device:
-                    before = self.before[name] = before.to(trained[name].device)
-                parameters[name].data = before
-            yield
-        finally:
-            for name, data in trained.items():
-                parameters[name].data = data
-            torch.clear_autocast_cache()
-
-    def _inputs(self, batch: Batch) -> Batch:
-        """The inputs for a comparison: without labels, whose loss nobody wants, and without a cache, which one run would fill."""
-        inputs = {name: value for name, value in batch.items() if name != "labels"}
-        if "use_cache" in inspect.signature(self.model.forward).parameters:
-            inputs["use_cache"] = False
-        return inputs
-
-    def compare(self, batches: Sequence[Batch], progress: bool = False) -> dict[str, float]:
-        """
-        Compare the model with the dense one.
-
-        Args:
-            batches (sequence of `dict`): Model inputs; with labels, losses are compared too.
-            progress (`bool`, *optional*, defaults to `False`): Show progress.
-        """
-        return compare_with_dense(self.model, batches, dense=self.dense, progress=progress)
-
-    @torch.no_grad()
-    def measured(self, batches: Sequence[Batch]) -> dict[str, list[float]]:
-        """Share of the visible keys with weight in each head."""
-        meter, totals = SupportMeter(4 * _MEASURED_ROWS, 0), dict.fromkeys(self.sites, 0.0)
-        with evaluating(self.model), observed(self.model, meter) as meter.parameters:
-            for batch in batches:
-                self.model(**self._inputs(on_device(batch, self.model)))
-                totals = {name: totals[name] + share.cpu() for name, share in meter.shares.items()}  # type: ignore[misc]
-        return {name: (total / len(batches)).tolist() for name, total in totals.items()}  # type: ignore[attr-defined]
-
-    @torch.no_grad()
-    def changed(self) -> dict[str, float]:
-        """Norm of the change of the trained weights of each attention module, relative to that of the weights."""
-        if self.options.rank is not None:
-            return {name: relative_change(site.module) for name, site in self.sites.items()}
-        parameters = dict(self.model.named_parameters())
-        changes = {}
-        for site in self.sites:
-            names = [name for name in self.before if name.startswith(f"{site}.")]
-            change = sum(float((parameters[name] - self.before[name]).float().square().sum()) for name in names)
-            size = sum(float(self.before[name].float().square().sum()) for name in names)
-            changes[site] = math.sqrt(change / size) if size else 0.0
-        return changes
-
-    @torch.no_grad()
-    def settings(self) -> dict[str, dict[str, torch.Tensor]]:
-        """The present settings of each attention module, one per head."""
-        result = {}
-        for name, retrieval in self.retrievals.items():
-            values = own_settings(retrieval)._asdict()
-            result[name] = {key: torch.as_tensor(value).detach().cpu().reshape(-1) for key, value in values.items()}
-        return result
-
-    def train(self, mode: bool = True) -> "Distillation":
-        """As of any module, but the model stays in evaluation mode: dropout would hide the difference that is to be learned."""
-        super().train(mode)
-        self.model.eval()
-        return self
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """What is trained, and the state of the constraint."""
-        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
-        state = super().state_dict(*args, **kwargs)
-        return {name: value for name, value in state.items() if name in trained or name.startswith("constraint.")}
-
-    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
-        """Load what [`~Distillation.state_dict`] returns; anything else is refused."""
-        missing = self.state_dict().keys() ^ state_dict.keys()
-        if missing:
-            raise ValueError(
-                f"the checkpoint is of another distillation: {sorted(missing)[:3]} are in only one of them."
-            )
-        super().load_state_dict(state_dict, strict=False, assign=assign)
-        return type(self)._COMPLETE
+    def distillation(self) -> Distillation:
+        """What is trained."""
+        return cast(Distillation, extract_model_from_parallel(self.model, keep_torch_compile=False))
 
 
 class _Steps(TrainerCallback):
-    """Tells the distillation the number of the step, and logs what it measures."""
+    """Tells the distillation the number of the step, and lets the constraint follow."""
 
     def __init__(self, distillation: Distillation) -> None:
         self.distillation = distillation
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.distillation.step = state.global_step
+        is_logged = args.logging_strategy == "steps" and (state.global_step + 1) % state.logging_steps == 0
+        self.distillation.begin_step(state.global_step, is_logged)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.distillation.constraint.is_active:
-            self.distillation.constraint.adjust(self.distillation.divergence)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        if logs is not None and "loss" in logs:
-            logs["divergence"] = self.distillation.divergence
-            if self.distillation.constraint.is_active:
-                logs["support"] = self.distillation.constraint.support()
+        self.distillation.end_step()
 
 
 class _Repeated(torch.utils.data.Dataset):
@@ -464,13 +223,31 @@ def _batches_per_step(arguments: TrainingArguments) -> int:
     return arguments.gradient_accumulation_steps * arguments.world_size
 
 
+def _identity(
+    model: PreTrainedModel, teacher: nn.Module | None, batches: Sequence[Batch], options: DistillationOptions
+) -> dict[str, str]:
+    """What tells one distillation from another, by name."""
+    chosen = dataclasses.asdict(dataclasses.replace(options, merge=True, holdout=None))
+    weights = [weights_fingerprint(each) for each in (model, teacher) if each is not None]
+    return {
+        "the weights": repr(weights),
+        "the first batch": batch_fingerprint(batches[0]),
+        "the options": repr(chosen),
+    }
+
+
 def _is_on_cpu(model: nn.Module) -> bool:
     return next(model.parameters()).device.type == "cpu"
 
 
-def _tokens(batch: Batch) -> int:
+def _tokens_of(batch: Batch) -> torch.Tensor | None:
     tokens = batch.get("input_ids")
-    return tokens.numel() if isinstance(tokens, torch.Tensor) else batch_size(batch)
+    return tokens if isinstance(tokens, torch.Tensor) else None
+
+
+def _tokens(batch: Batch) -> int:
+    tokens = _tokens_of(batch)
+    return batch_size(batch) if tokens is None else tokens.numel()
 
 
 def _checked(batches: Iterable[Batch]) -> list[Batch]:
@@ -482,21 +259,32 @@ def _checked(batches: Iterable[Batch]) -> list[Batch]:
     return batches
 
 
-def _sparse_sites(model: PreTrainedModel) -> list[Site]:
-    sites = [
-        site
-        for site in attention_sites(model)
-        if isinstance(getattr(site.module, "sparse_hopfield", None), LayerRetrieval)
-    ]
-    if not sites:
+def _check_given(model: PreTrainedModel, teacher: Any, options: Any, arguments: TrainingArguments | None) -> None:
+    if arguments is not None and arguments.gradient_checkpointing:
         raise ValueError(
-            f"{type(model).__name__} has no sparse attention to distil into: convert and calibrate it first."
+            "training_arguments.gradient_checkpointing=True has no effect here: models checkpoint only in training mode, and "
+            "distillation runs without dropout. Leave it out."
         )
-    return sites
-
-
-def _is_setting(name: str) -> bool:
-    return ".sparse_hopfield." in f".{name}"
+    offloaded = [name for name, parameter in model.named_parameters() if parameter.is_meta]
+    if offloaded:
+        raise ValueError(
+            f"{type(model).__name__} has weights that are not in memory (offloaded by device_map, such as {offloaded[0]!r}) and cannot be "
+            "trained: load it without offloading."
+        )
+    if not isinstance(options, DistillationOptions | None):
+        raise TypeError(f"options must be DistillationOptions or None, got {options!r}; give single options by name.")
+    if teacher is None:
+        return
+    if not isinstance(teacher, nn.Module):
+        raise TypeError(
+            f"teacher must be a model, or None for the model itself with dense attention, got {teacher!r}."
+        )
+    own = {id(parameter) for parameter in model.parameters()}
+    if any(id(parameter) in own for parameter in teacher.parameters()):
+        raise ValueError(
+            f"teacher ({type(teacher).__name__}) shares weights with the model, and would change with it. Leave it out: by default the "
+            "model learns from itself with dense attention, without a second copy."
+        )
 
 
 @contextmanager
@@ -505,7 +293,7 @@ def _learning(model: PreTrainedModel, options: DistillationOptions) -> Iterator[
     Settings are learned, and nothing but sparse attention is trained, until the context ends. With a rank, the context is the
     model with an adapter, whose updates the end merges if that is wanted.
     """
-    sites = _sparse_sites(model)  # raises if there are none
+    sites = sparse_sites(model)  # raises if there are none
     live = LiveSettings(model)
     before = [config.sparse_hopfield for config in live.configs]
     frozen = {parameter: parameter.requires_grad for parameter in model.parameters()}
@@ -518,9 +306,9 @@ def _learning(model: PreTrainedModel, options: DistillationOptions) -> Iterator[
         _learn(model, live, names, True)
         for parameter in model.parameters():
             parameter.requires_grad_(False)
-        for site in _sparse_sites(model):
+        for site in sparse_sites(model):
             for name, parameter in site.module.named_parameters(prefix=site.name):
-                parameter.requires_grad_(adapted is None or is_low_rank(name) or _is_setting(name))
+                parameter.requires_grad_(adapted is None or is_low_rank(name) or is_setting(name))
         yield adapted
         if adapted is not None and options.merge:
             adapted.merge_and_unload()

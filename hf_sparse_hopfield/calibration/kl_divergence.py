@@ -35,7 +35,7 @@ class _KLDivergence(torch.autograd.Function):
             dense_log, sparse_log = (part.float().log_softmax(-1) for part in (dense_part, sparse_part))
             probabilities = dense_log.exp()
             # a class that is ruled out on both sides adds nothing: 0 * (-inf + inf) would be NaN
-            terms = torch.where(probabilities > 0, probabilities * (dense_log - sparse_log), 0)
+            terms = torch.where(probabilities == 0, 0, probabilities * (dense_log - sparse_log))
             each.append(terms.sum(-1))
             if grad is not None:
                 torch.sub(sparse_log.exp_(), probabilities, out=grad[number * rows : number * rows + len(terms)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from ..extras import require
 from ..integration.sites import Site
@@ -33,13 +34,15 @@ def add_low_rank(model: PreTrainedModel, sites: Iterable[Site], rank: int) -> "P
         f"{site.name}.{name}"
         for site in sites
         for name, module in site.module.named_modules()
-        if isinstance(module, nn.Linear)
+        if isinstance(module, (nn.Linear, Conv1D))
     ]
     if not names:
         raise ValueError(
             f"rank={rank} is for linear layers, and the attention modules of {type(model).__name__} have none: train all weights."
         )
-    return peft.get_peft_model(model, peft.LoraConfig(r=rank, lora_alpha=rank, target_modules=names))
+    transposed = any(isinstance(model.get_submodule(name), Conv1D) for name in names)  # as GPT-2 keeps its weights
+    config = peft.LoraConfig(r=rank, lora_alpha=rank, target_modules=names, fan_in_fan_out=transposed)
+    return peft.get_peft_model(model, config)
 
 
 def is_low_rank(name: str) -> bool:

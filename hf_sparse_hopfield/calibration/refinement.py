@@ -16,7 +16,7 @@ from ..observation import HeadSettings, Observer, observed
 from ..observed_problems import Setting
 from ..progress import progress_bar
 from ..retrieval_parameters import RetrievalParameters
-from .comparison import divergence
+from .comparison import counted_positions, divergence, takes_decoder_inputs
 from .head_search import Choice
 from .recipe import Refinement
 from .resume import Record
@@ -182,7 +182,8 @@ def _value_to_minimise(model: nn.Module, batch: Batch, refiner: Refiner, minimis
         return loss
     with torch.no_grad(), observed(model, Observer()):
         name, dense = main_output(model(**batch))
-    return divergence(name, dense, main_output(outputs)[1], batch)
+    counted = counted_positions(batch, decoder=takes_decoder_inputs(model))
+    return divergence(name, dense, main_output(outputs)[1], counted)
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""`CalibrationReport`: the result of a calibration, for reading, logging and saving."""
+"""`CalibrationReport` and `DistillationReport`: the results, for reading, logging and saving."""
 
 import os
 from dataclasses import asdict, dataclass, field
@@ -54,6 +54,57 @@ class CalibrationReport:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
         return asdict(self)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the report as JSON."""
+        write_json(path, self.to_dict())
+
+
+@dataclass
+class DistillationReport:
+    """
+    The result of [`distill`].
+
+    Args:
+        options (`dict`): The options.
+        steps (`int`): Steps that were taken.
+        tokens (`int`): Tokens that they saw; samples, for models that take no tokens.
+        unit (`str`): `"tokens"` or `"samples"`.
+        teacher (`str`): What they learned from: the class of the teacher, or `"the dense model"`.
+        held_out (`dict[str, dict[str, float]]`):
+            Before and after: `divergence` from the dense model and `cosine` of the outputs, and with labels both losses, on batches
+            that were not trained on.
+        held_out_batches (`int`): Their number.
+        support (`dict[str, list[float]]`): Share of the visible keys with weight in each head, by attention module.
+        changed (`dict[str, float]`): Relative change of the trained weights of each attention module.
+        losses (`list[float]`): What was minimised, for each step that was logged.
+        log (`list[dict[str, float]]`):
+            For each of these steps: `step`, `loss`, `layer_error` (of the outputs of attention modules) or `divergence`, and `support`.
+        seconds (`float`): Duration.
+    """
+
+    options: dict[str, Any]
+    steps: int = 0
+    tokens: int = 0
+    unit: str = "tokens"
+    teacher: str = "the dense model"
+    held_out: dict[str, dict[str, float]] = field(default_factory=dict)
+    held_out_batches: int = 0
+    support: dict[str, list[float]] = field(default_factory=dict)
+    changed: dict[str, float] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)
+    log: list[dict[str, float]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def mean_support(self) -> float:
+        """Mean over all heads of the share of keys with weight."""
+        values = [share for layer in self.support.values() for share in layer]
+        return sum(values) / len(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold."""
+        return {**asdict(self), "mean_support": self.mean_support}
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the report as JSON."""

@@ -84,15 +84,17 @@ class SupportConstraint(nn.Module):
         """Take new measurements into the running means."""
         for name, share in shares.items():
             known = self._support(name)
+            share = share.to(known.device)
             known.copy_(torch.where(known.isnan(), share, _MEMORY * known + (1 - _MEMORY) * share))
 
     @torch.no_grad()
     def adjust(self, divergence: float) -> None:
-        """Let the weight of the penalty follow the excess over the limit, once per step."""
+        """Let the weight of the penalty follow the excess over the limit, once per step. Without a limit, nothing happens."""
         if self.max_support is not None:
             excess = self.support() / self.max_support - 1
+        elif self.budget is None:
+            return
         else:
-            assert self.budget is not None
             excess = 1 - divergence / self.budget  # room for a sparser model
         if math.isfinite(excess):
             self.log_weight += max(-_FASTEST, min(_FASTEST, _RATE * excess))
@@ -103,5 +105,5 @@ class SupportConstraint(nn.Module):
         for name, module in modules.items():
             assert module.log_beta is not None
             log_beta = module.log_beta.float()
-            parts.append(self._support(name) * (log_beta.detach() - log_beta).exp())
+            parts.append(self._support(name) * (log_beta.detach() - log_beta).exp().to(self.log_weight.device))
         return self.log_weight.exp().float() * torch.nan_to_num(torch.cat(parts)).mean()

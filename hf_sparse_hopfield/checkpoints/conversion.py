@@ -11,11 +11,12 @@ from transformers import PreTrainedModel
 
 from ..calibration.calibration import calibrate
 from ..calibration.comparison import compare_with_dense
-from ..calibration.distillation import DistillationReport, distill
-from ..calibration.report import CalibrationReport
+from ..calibration.distillation import distill
+from ..calibration.report import CalibrationReport, DistillationReport
 from ..configuration import SparseHopfieldConfig
 from ..files import check_output
 from ..hub.cards import CARD_FILE, model_card
+from ..hub.support_plot import support_sizes
 from ..integration.binding import is_converted
 from ..integration.convert import to_dense, to_sparse_hopfield
 from ..integration.sites import attention_sites
@@ -105,6 +106,7 @@ def convert_checkpoint(
     result: dict[str, Any] = {"model": type(model).__name__}
     report: CalibrationReport | None = None
     distilled: DistillationReport | None = None
+    support: dict[str, list[float]] | None = None
     if batches is not None:
         inputs, held_out = _held_out(batches(model, tokenizer))
         model, report = calibrate(model, inputs, **{"progress": progress, **(calibration or {})})
@@ -117,7 +119,10 @@ def convert_checkpoint(
                 model, every, **{"progress": progress, **distillation, "holdout": len(held_out)}
             )
             result |= {"distillation": distilled, "comparison": distilled.held_out["after"]}
-        result["comparison"] = {**result["comparison"], "held_out_batches": len(held_out)}
+        support = support_sizes(model, held_out) if distilled is None else distilled.support
+        shares = [share for layer in support.values() for share in layer]
+        found = {"mean_support": sum(shares) / len(shares), "held_out_batches": len(held_out)}
+        result["comparison"] = {**result["comparison"], **found}
     elif distillation is not None:
         raise ValueError("distillation needs batches: give a function that makes them.")
     card = model_card(
@@ -125,6 +130,7 @@ def convert_checkpoint(
         base_model=source,
         calibration=report,
         distillation=distilled,
+        support=support,
         comparison=result.get("comparison"),
         measured_on=measured_on,
         command=command,

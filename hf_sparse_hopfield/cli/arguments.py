@@ -4,6 +4,7 @@
 import argparse
 import dataclasses
 import itertools
+import logging
 import sys
 import typing
 from collections.abc import Iterable
@@ -14,12 +15,16 @@ from ..calibration.recipe import REFINEMENT, CalibrationOptions, DistillationOpt
 from ..files import check_writable
 
 
+logger = logging.getLogger(__name__)
+
+
 def option_names(options: type) -> tuple[str, ...]:
     """The fields of a dataclass that are arguments: those with a help text."""
     return tuple(field.name for field in dataclasses.fields(options) if "help" in field.metadata)
 
 
 SELF = "self"  # a text that the model writes itself
+_SELF_IN_WORDS = "text that the dense model wrote itself"
 _DATASET = "dataset:"  # begins the name of a dataset
 _CHARACTERS = 10  # at most, of a token on average
 
@@ -280,6 +285,13 @@ def make_batches(
     ]
     mixed = [batch for together in itertools.zip_longest(*each) for batch in together if batch is not None]
     check_batch(model, mixed[0])
+    if arguments.batches not in (None, sys.maxsize) and len(mixed) < count:
+        logger.warning(
+            "--batches %d and what is held out need %d batches, and the text gives %d.",
+            arguments.batches,
+            count,
+            len(mixed),
+        )
     return mixed[:count]
 
 
@@ -341,6 +353,9 @@ def check_file(path: str | None) -> None:
 def check_text(arguments: argparse.Namespace) -> None:
     """Refuse a `--text` that does not exist, before any work."""
     names = arguments.text or ()
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise ValueError(f"--text names {twice[0]!r} twice: what is held out of one would be seen in the other.")
     for name in names:
         if name != SELF and not name.startswith(_DATASET) and not Path(name).is_file():
             raise FileNotFoundError(
@@ -354,5 +369,10 @@ def check_text(arguments: argparse.Namespace) -> None:
 def text_names(arguments: argparse.Namespace) -> str:
     """What `--text` names, in words."""
     return " and ".join(
-        name.removeprefix(_DATASET) if name.startswith(_DATASET) else Path(name).name for name in arguments.text
+        _SELF_IN_WORDS
+        if name == SELF
+        else name.removeprefix(_DATASET)
+        if name.startswith(_DATASET)
+        else Path(name).name
+        for name in arguments.text
     )

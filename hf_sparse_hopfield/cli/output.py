@@ -146,6 +146,7 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
         summary["distillation"] = {
             "steps": distilled.steps,
             "tokens": distilled.tokens,
+            "unit": distilled.unit,
             "divergence_before": distilled.held_out["before"]["divergence"],
             "divergence": distilled.held_out["after"]["divergence"],
             "mean_support": distilled.mean_support,
@@ -159,6 +160,7 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
             "mean_error": report.mean("error"),
             "mean_support": report.mean("support"),
             "refined": len(report.refined),
+            "longest": report.longest,
             "seconds": report.seconds,
             **({"budget": report.budget} if report.budget else {}),
             **({"warnings": report.warnings} if report.warnings else {}),
@@ -185,10 +187,13 @@ def show(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
     elif layers:
         say(f"Layers: {', '.join(f'{name} ({kind})' for name, kind in layers.items())}.")
     if "comparison" in result:
+        from ..hub.cards import UNLIKE_USE
+
         on = "random inputs" if arguments.random else text_names(arguments)
         say()
         count = result["comparison"]["held_out_batches"]
         out.print(_comparison(result, f"held out: {count} {'batch' if count == 1 else 'batches'} of {on}"))
+        say(UNLIKE_USE)
         say()
     for line in _sentences(result):
         say(line)
@@ -200,8 +205,7 @@ def _comparison(result: dict[str, Any], title: str) -> Any:
     if "perplexity" in result:
         dense, sparse = result["perplexity"]["dense"], result["perplexity"]["sparse"]
         table.add_row("perplexity (lower is better)", f"{dense:.2f}", f"{sparse:.2f}", f"{sparse / dense - 1:+.1%}")
-    support = result.get("distillation", result["calibration"])["mean_support"]
-    table.add_row("keys used by a query, mean of all heads", "100%", f"{support:.1%}", "")
+    table.add_row("keys used by a query, mean of all heads", "100%", f"{compared['mean_support']:.1%}", "")
     table.add_row("divergence from the dense model (0: equal)", "0", f"{compared['divergence']:.3g}", "")
     table.add_row("similarity of the outputs (1: equal)", "1", f"{compared['cosine']:.4f}", "")
     return table
@@ -216,16 +220,17 @@ def _sentences(result: dict[str, Any]) -> Iterator[str]:
         steps = f", then {calibrated['refined']} steps of refinement" if calibrated["refined"] else ""
         yield (
             f"Calibrated in {duration(calibrated['seconds'])}: {calibrated['batches']} batches searched{steps}. "
-            f"Mean alpha {calibrated['mean_alpha']:.3g}, mean beta {calibrated['mean_beta']:.3g}."
+            f"Mean alpha {calibrated['mean_alpha']:.3g}, mean beta {calibrated['mean_beta']:.3g}. The settings hold for rows of up to about "
+            f"{calibrated['longest']} keys, the longest that were seen."
         )
         budget = calibrated.get("budget", {})
         if budget:
             kept = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in budget.items())
-            yield f"Budget: {kept}."
+            yield f"Budget, on the batches searched: {kept}."
     if distilled is not None:
         yield (
-            f"Distilled in {duration(distilled['seconds'])}: {distilled['steps']} steps on {distilled['tokens']} tokens. Divergence "
-            f"{distilled['divergence_before']:.3g} before, {distilled['divergence']:.3g} after."
+            f"Distilled in {duration(distilled['seconds'])}: {distilled['steps']} steps on {distilled['tokens']} {distilled['unit']}. Divergence "
+            f"{distilled['divergence_before']:.3g} before, {distilled['divergence']:.3g} after, on the held-out batches."
         )
     if result.get("difference") not in (None, {}):
         yield _verified(result["difference"])

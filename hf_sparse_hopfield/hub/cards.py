@@ -17,8 +17,7 @@ from huggingface_hub.constants import REPOCARD_NAME
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from ..calibration.distillation import DistillationReport
-from ..calibration.report import CalibrationReport
+from ..calibration.report import CalibrationReport, DistillationReport
 from ..extras import require
 from ..integration.auto import as_sparse_class
 from ..integration.binding import has_bound_attention, has_sparse_retrieval, is_converted, is_own_model
@@ -31,6 +30,7 @@ logger = logging.get_logger(__name__)
 
 CARD_FILE = REPOCARD_NAME
 UNKNOWN_REPOSITORY = "OWNER/NAME"  # in a card that is written before it is known where the model goes
+UNLIKE_USE = "On inputs unlike these, the difference to the dense model may be larger: convert on text like that of the model's use."
 _BEGIN, _END = "<!-- sparse-hopfield -->", "<!-- end of sparse-hopfield -->"
 _TAGS = ["sparse-hopfield", "sparse-attention"]
 
@@ -116,7 +116,7 @@ def model_card(
     ```
     """
     sparse = has_sparse_retrieval(model)
-    counted = batches is not None or support is not None
+    counted = _how_counted(batches is not None or support is not None, comparison, distillation)
     if sparse and support is None:
         support = _support(model, calibration, batches) if distillation is None else distillation.support
     plotted = support is not None and _can_plot()
@@ -148,7 +148,9 @@ def model_card(
     if distillation is not None:
         parts += ["## Distillation", _distillation_text(distillation, measured_on)]
     if comparison is not None:
-        parts += ["## Against the dense model", _comparison_text(measured_on), numbers_table(comparison)]
+        figures = {name: value for name, value in comparison.items() if name != "held_out_batches"}
+        held_out = int(comparison["held_out_batches"]) if "held_out_batches" in comparison else None
+        parts += ["## Against the dense model", _comparison_text(measured_on, held_out), numbers_table(figures)]
     if metrics is not None:
         parts += ["## Evaluation", numbers_table(metrics)]
     if command is not None:
@@ -206,12 +208,18 @@ def _support(
     return None
 
 
-def _support_text(support: dict[str, list[float]] | None, plotted: bool, counted: bool) -> str:
+def _how_counted(given: bool, comparison: dict[str, float] | None, distillation: DistillationReport | None) -> str:
+    """On what support sizes are counted, in words."""
+    if "held_out_batches" in (comparison or {}) or (distillation is not None and not given):
+        return "counted on held-out batches"
+    return "counted on given inputs" if given else "on the batches of calibration, with the settings chosen there"
+
+
+def _support_text(support: dict[str, list[float]] | None, plotted: bool, counted: str) -> str:
     if support is None:
         return "Not counted: this card was written without inputs and without a calibration report."
     shares = [share for layer in support.values() for share in layer]
-    how = "counted on given inputs" if counted else "from calibration, with the settings it chose"
-    text = f"{sum(shares) / len(shares):.1%} of the visible keys get weight on average over the heads ({how})."
+    text = f"{sum(shares) / len(shares):.1%} of the visible keys get weight on average over the heads ({counted})."
     if not plotted:
         return f"{text} There is no plot: matplotlib was not installed (`pip install 'hf-sparse-hopfield[cli]'`)."
     return f"{text}\n\n![share of the visible keys that get weight, per attention module and head]({PLOT_FILE})"
@@ -234,18 +242,17 @@ def _distillation_text(distillation: DistillationReport, measured_on: str | None
     rank = distillation.options.get("rank")
     trained = "The weights" if rank is None else f"Updates of rank {rank} of the weights"
     return (
-        f"{trained} of the attention modules were trained for {distillation.steps} steps ({distillation.tokens} tokens{of}) on the "
-        f"outputs of the dense model. The weights changed by {change:.1%} of their norm; all other weights are those of the dense model. "
-        f"The divergence from the dense model on held-out batches fell from {before:.4f} to {after:.4f}."
+        f"{trained} of the attention modules were trained for {distillation.steps} steps ({distillation.tokens} {distillation.unit}{of}) on the "
+        f"outputs of {distillation.teacher}. The weights changed by {change:.1%} of their norm; all other weights are those of the dense model. "
+        f"The divergence from {distillation.teacher} on {distillation.held_out_batches} held-out batches{of} was {before:.4f} before and is "
+        f"{after:.4f}."
     )
 
 
-def _comparison_text(measured_on: str | None) -> str:
+def _comparison_text(measured_on: str | None, held_out: int | None) -> str:
     of = f" of {measured_on}" if measured_on else ""
-    return (
-        f"Measured on held-out batches{of}, on which nothing was chosen or trained. On other inputs than these, the difference to the "
-        "dense model may be larger."
-    )
+    count = "" if held_out is None else f" ({held_out})"
+    return f"Measured on held-out batches{of}{count}, on which nothing was chosen or trained. {UNLIKE_USE}"
 
 
 def _loading(auto_class: str | None, class_name: str, repo_id: str, sparse: bool) -> str:

@@ -128,8 +128,8 @@ class _Sampler:
             text = config.get_text_config()
         except ValueError:  # the model has two text configurations
             text = config.get_text_config(decoder=True)
-        limit = getattr(text, "max_position_embeddings", None)
-        length = min(length, limit - 2) if isinstance(limit, int) and limit > 2 else length
+        limits = [getattr(text, name, None) for name in ("max_position_embeddings", "max_target_positions")]
+        length = min([length, *(limit - 2 for limit in limits if isinstance(limit, int) and limit > 2)])
         size = getattr(text, "vocab_size", None) or 100
         special = {
             v for k, v in vars(config).items() if k.endswith(("token_id", "token_index")) and isinstance(v, int)

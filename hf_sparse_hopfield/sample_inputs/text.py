@@ -3,15 +3,19 @@
 
 import gzip
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from ..calibration.recipe import InputOptions
 from ..model_running import on_device
 
+
+logger = logging.get_logger(__name__)
 
 _SHORTEST = 16  # tokens in a window: rows of fewer keys say little about attention
 
@@ -20,7 +24,14 @@ def read_text(path: str | os.PathLike) -> str:
     """Read a text file in UTF-8. A name that ends in `.gz` means that it is compressed with gzip."""
     opener = gzip.open if str(path).endswith(".gz") else open
     with opener(Path(path), "rt", encoding="utf-8") as file:
-        return file.read()
+        try:
+            return file.read()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{str(path)!r} is not a text in UTF-8 ({error.reason} at byte {error.start})."
+            ) from error
+        except (EOFError, zlib.error) as error:
+            raise ValueError(f"{str(path)!r} is a damaged or cut-off gzip file ({error}).") from error
 
 
 def text_batches(
@@ -50,7 +61,7 @@ def text_batches(
         spread (`bool`, *optional*, defaults to `True`):
             Choose windows from the whole text; otherwise take the first ones.
         least (`int`, *optional*, defaults to 1):
-            Batches that there must be. Windows of a short text are shorter, so that it has as many.
+            Batches that there must be. If a text has one window and not as many, they are shorter, with a warning.
     """
     tokenizer = _text_tokenizer(tokenizer)
     if model.main_input_name != "input_ids":
@@ -69,6 +80,16 @@ def text_batches(
             f"are needed at least ({least * max(2, min(wanted, _SHORTEST))} tokens), and {least * wanted} tokens for windows of "
             f"{wanted + around}."
         )
+    if least > 1 and len(tokens) < wanted:
+        raise ValueError(
+            f"the text has {len(tokens)} tokens, which is less than one window of {wanted + around}: {least * wanted} tokens are needed for "
+            f"{least} windows, or a length of at most {length + around}."
+        )
+    if length < wanted:
+        logger.warning(
+            "The text has %d tokens: windows have %d tokens instead of %d, so that there are %d. %d tokens would do.",
+            len(tokens), length + around, wanted + around, least, least * wanted,
+        )  # fmt: skip
     windows = tokens[: len(tokens) // length * length].view(-1, length)
     before, after = (part.expand(len(windows), -1) for part in (before, after))
     windows = torch.cat([before, windows, after], 1)

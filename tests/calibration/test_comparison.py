@@ -18,12 +18,10 @@ def test_divergence_of_logits_and_of_hidden_states():
     expected = torch.nn.functional.kl_div(
         sparse.log_softmax(-1), dense.log_softmax(-1), log_target=True, reduction="none"
     ).sum(-1)
-    torch.testing.assert_close(divergence("logits", dense, sparse, {}), expected.mean())
+    torch.testing.assert_close(divergence("logits", dense, sparse), expected.mean())
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
-    torch.testing.assert_close(
-        divergence("logits", dense, sparse, {"attention_mask": mask}), expected[mask == 1].mean()
-    )
-    error = divergence("last_hidden_state", dense, 3 * dense, {})
+    torch.testing.assert_close(divergence("logits", dense, sparse, mask), expected[mask == 1].mean())
+    error = divergence("last_hidden_state", dense, 3 * dense)
     torch.testing.assert_close(error, torch.tensor(4.0))
 
 
@@ -79,3 +77,9 @@ def test_kl_divergence_in_half_precision_and_of_slices():
     torch.testing.assert_close(found, expected)
     found.sum().backward()
     assert sparse.grad is not None and sparse.grad[:, 0].abs().sum() == 0 and sparse.grad[:, 1:].abs().sum() > 0
+
+
+def test_kl_divergence_of_nan_is_nan():
+    dense, sparse = torch.randn(2, 5, 7), torch.randn(2, 5, 7)
+    dense[0, 0, 0] = sparse[1, 1, 1] = math.nan
+    assert kl_divergence(dense, sparse).isnan().nonzero().tolist() == [[0, 0], [1, 1]]

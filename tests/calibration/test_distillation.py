@@ -7,7 +7,7 @@ import torch
 from transformers import TrainingArguments
 
 from hf_sparse_hopfield import DistillationOptions, calibrate, distill, to_sparse_hopfield
-from hf_sparse_hopfield.calibration.distillation import Distillation
+from hf_sparse_hopfield.calibration.distillation_module import Distillation
 from hf_sparse_hopfield.integration.binding import LayerRetrieval
 from hf_sparse_hopfield.observation import Observer, observed
 
@@ -126,6 +126,7 @@ def test_models_without_logits_or_without_tokens(name):
     batches = [tiny_inputs(name)] * 3
     model = to_sparse_hopfield(sharpened(tiny_model(name), 3.0), {"alpha": 2.0})
     _, report = distill(model, batches, steps=6, layer_steps=4, settings_learning_rate=0.1, progress=False)
+    assert report.unit == ("tokens" if name in ("bert", "t5") else "samples") and report.teacher == "the dense model"
     assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
 
 
@@ -147,6 +148,17 @@ def test_what_is_wrong_is_said_and_the_model_stays_as_it_was():
         distill(model, bad, steps=2, layer_steps=0, progress=False)
     assert model.config.sparse_hopfield == before[1] and model.state_dict().keys() == before[0].keys()
     assert not any(m.learn_beta for m in model.modules() if isinstance(m, LayerRetrieval))
+
+
+def test_low_rank_updates_of_weights_that_are_kept_transposed():
+    pytest.importorskip("peft")
+    model = to_sparse_hopfield(sharpened(tiny_model("gpt2")), {"alpha": 2.0})
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    model, report = distill(model, _batches(), steps=6, layer_steps=2, rank=2, progress=False)
+    assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
+    changes = [weight - before[name] for name, weight in model.state_dict().items() if "attn.c_" in name]
+    ranks = {int(torch.linalg.matrix_rank(change, rtol=1e-3)) for change in changes if change.ndim == 2}
+    assert ranks == {2} and all(change > 0 for change in report.changed.values())
 
 
 def test_low_rank_updates_are_merged_into_the_weights(tmp_path):
@@ -218,3 +230,133 @@ def test_a_teacher_that_does_not_fit_is_refused_before_any_work():
     with pytest.raises(ValueError, match=r"no module 'model.layers.0.self_attn' to match: set layer_steps=0"):
         distill(_calibrated(), _batches(labels=False), other, steps=1, progress=False)
     distill(_calibrated(), _batches(labels=False), other, steps=1, layer_steps=0, progress=False)
+    wider = tiny_model("llama", hidden_size=64)
+    with pytest.raises(ValueError, match=r"that those of the model cannot match .* set layer_steps=0"):
+        distill(_calibrated(), _batches(labels=False), wider, steps=1, progress=False)
+    with pytest.raises(TypeError, match="teacher must be a model, .* got 'a/path'"):
+        distill(_calibrated(), _batches(), "a/path")
+    with pytest.raises(TypeError, match="options must be DistillationOptions or None"):
+        distill(_calibrated(), _batches(), None, {"steps": 3})
+    model = _calibrated()
+    with pytest.raises(ValueError, match="shares weights with the model"):
+        distill(model, _batches(), model)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_teacher_in_another_precision(dtype):
+    teacher = sharpened(tiny_model("llama"), 6.0).to(dtype)
+    _, report = distill(
+        _calibrated(),
+        _batches(labels=False),
+        teacher,
+        steps=6,
+        layer_steps=6,
+        settings_learning_rate=0.1,
+        progress=False,
+    )
+    assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
+
+
+@pytest.mark.parametrize("options", [{}, {"max_support": 0.5}])
+def test_loggers_and_the_history_get_divergence_and_support(tmp_path, options):
+    arguments = _arguments(tmp_path, logging_steps=2, gradient_accumulation_steps=2)
+    batches = _batches(12)
+    _, report = distill(
+        _calibrated(), batches, steps=4, layer_steps=2, progress=False, training_arguments=arguments, **options
+    )
+    assert [entry["step"] for entry in report.log] == [2, 4, 6]
+    assert [set(entry) - {"step", "loss", "support"} for entry in report.log] == [
+        {"layer_error"},
+        *[{"divergence"}] * 2,
+    ]
+    assert all(0 < entry["support"] <= 1 for entry in report.log)
+    if not options:  # the mean over all batches since the last log
+        found = [entry.get("divergence", entry.get("layer_error")) for entry in report.log]
+        assert found == pytest.approx(report.losses, rel=1e-4)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_distillation_that_fails_leaves_the_model_as_it_was(monkeypatch, learned):
+    model = to_sparse_hopfield(sharpened(tiny_model("llama")), {"alpha": 2.0, "learn_beta": learned}).train()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    config = model.config.sparse_hopfield
+    forward, seen = Distillation.forward, []
+
+    def interrupted(self, batch):
+        seen.append(batch)
+        if len(seen) > 4:
+            raise KeyboardInterrupt
+        return forward(self, batch)
+
+    monkeypatch.setattr(Distillation, "forward", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        distill(model, _batches(), steps=4, layer_steps=2, progress=False)
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    assert model.config.sparse_hopfield == config and model.training
+
+
+@pytest.mark.parametrize("layer_steps", [0, 2])
+def test_infinite_outputs_and_nothing_but_padding_are_errors(layer_steps):
+    padding = [{**batch, "attention_mask": torch.zeros_like(batch["input_ids"])} for batch in _batches(labels=False)]
+    broken = _calibrated()
+    with torch.no_grad():
+        broken.lm_head.weight[3, 3] = torch.nan
+    for model, batches in ((_calibrated(), padding), (broken, _batches(labels=False))):
+        settings = model.config.sparse_hopfield
+        if layer_steps == 0 and batches is padding:  # no position counts, so nothing is wrong
+            continue
+        with pytest.raises(ValueError, match="distilling met a divergence of nan in step"):
+            distill(model, batches, steps=2, layer_steps=layer_steps, progress=False)
+        assert model.config.sparse_hopfield == settings
+
+
+def test_what_cannot_be_trained_is_refused(tmp_path):
+    from accelerate import dispatch_model
+
+    with pytest.raises(ValueError, match="gradient_checkpointing=True has no effect"):
+        distill(_calibrated(), _batches(), training_arguments=_arguments(tmp_path, gradient_checkpointing=True))
+    parts = ["model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head", "model.layers.0"]
+    places = {**dict.fromkeys(parts, "cpu"), "model.layers.1": "disk"}
+    model = dispatch_model(_calibrated(), places, main_device="cpu", offload_dir=str(tmp_path), force_hooks=True)
+    with pytest.raises(ValueError, match=r"not in memory \(offloaded by device_map, such as 'model"):
+        distill(model, _batches(), steps=1, progress=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_in_half_precision_take_small_updates(dtype):
+    changed = {}
+    for precision in (torch.float32, dtype):
+        model = to_sparse_hopfield(sharpened(tiny_model("llama"), 3.0), {"alpha": 2.0}).to(precision)
+        model, report = distill(model, _batches(), steps=8, layer_steps=4, progress=False)
+        assert report.held_out["after"]["divergence"] < report.held_out["before"]["divergence"]
+        assert {weight.dtype for weight in model.parameters()} == {precision}
+        changed[precision] = report.changed["model.layers.0.self_attn"]
+    assert changed[dtype] == pytest.approx(changed[torch.float32], rel=0.3)
+
+
+def test_checkpoints_of_another_distillation_are_refused(tmp_path):
+    options = {"steps": 2, "layer_steps": 1, "progress": False}
+    kept = _arguments(tmp_path, save_strategy="steps", save_steps=1)
+
+    def resumed(model, batches, **changed):
+        return distill(
+            model,
+            batches,
+            training_arguments=kept,
+            resume_from_checkpoint=str(tmp_path / "checkpoint-2"),
+            **options | changed,
+        )
+
+    distill(_calibrated(), _batches(), training_arguments=kept, **options)
+    resumed(_calibrated(), _batches())
+    other = _calibrated()
+    with torch.no_grad():
+        other.model.layers[0].mlp.up_proj.weight.mul_(2)
+    for model, batches, changed, named in (
+        (other, _batches(), {}, "the weights"),
+        (_calibrated(), _batches(seed=1), {}, "the first batch"),
+        (_calibrated(), _batches(), {"steps": 3}, "the options"),
+    ):
+        with pytest.raises(ValueError, match=rf"another distillation \(not the same: {named}\)"):
+            resumed(model, batches, **changed)

@@ -1,4 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
+import gzip
 import json
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from transformers import AutoModelForCausalLM, CLIPImageProcessor, LlavaProcesso
 from hf_sparse_hopfield import to_sparse_hopfield
 from hf_sparse_hopfield.calibration import calibration
 from hf_sparse_hopfield.checkpoints import conversion, load_model
+from hf_sparse_hopfield.checkpoints.loading import load_tokenizer
 from hf_sparse_hopfield.cli import main
 from hf_sparse_hopfield.demo import make_tokenizer
 from hf_sparse_hopfield.demo.text import TEXT
+from hf_sparse_hopfield.hub import support_sizes
+from hf_sparse_hopfield.sample_inputs import text_batches
 
 from ..leftovers import leftovers
 from ..tiny_families import tiny_family
@@ -32,12 +36,16 @@ def test_convert_command_with_calibration(source, tmp_path, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["model"] == "SparseHopfieldLlamaForCausalLM" and result["layers"] == 2
     assert result["calibration"]["refined"] == 3
-    compared = {"divergence", "cosine", "dense_loss", "sparse_loss", "held_out_batches"}
+    compared = {"divergence", "cosine", "dense_loss", "sparse_loss", "mean_support", "held_out_batches"}
     assert set(result["comparison"]) == compared and result["comparison"]["held_out_batches"] >= 1
     written = {path.name for path in output.iterdir()}
     assert {"model.safetensors", "config.json", "README.md", "calibration.json", "tokenizer.json"} <= written
     card = (output / "README.md").read_text()
-    assert "held-out batches of text.txt" in card and "sees up to 32 keys" in card
+    assert "held-out batches of text.txt (1)" in card and "convert on text like that of the model's use" in card
+    counted = support_sizes(load_model(str(output)), _held_out_of(source, tmp_path, length=32))
+    shares = [share for layer in counted.values() for share in layer]
+    assert result["comparison"]["mean_support"] == pytest.approx(sum(shares) / len(shares), abs=1e-6)
+    assert "sees up to 32 keys" in card
     assert "library_name: transformers" in card and "sparse-hopfield" in card and "model.layers.0.self_attn" in card
     assert str(tmp_path) not in json.dumps(json.loads((output / "config.json").read_text()))
     assert AutoModelForCausalLM.from_pretrained(output).config.sparse_hopfield.alpha == 1.5
@@ -49,6 +57,19 @@ def test_convert_command_with_calibration(source, tmp_path, capsys):
     calibrated = [str(output), str(tmp_path / "calibrated"), "--text", str(tmp_path / "text.txt"), "--length", "32"]
     assert main(["calibrate", *calibrated, "--objective", "support", "--target_support", "0.3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["calibration"]["mean_support"] == pytest.approx(0.3, abs=0.05)
+
+
+def _held_out_of(source, tmp_path, length):
+    """What 4 batches of a text and the one held out of it end with."""
+    batches = text_batches(
+        load_model(str(source)),
+        load_tokenizer(str(source)),
+        (tmp_path / "text.txt").read_text(),
+        length=length,
+        count=5,
+        least=2,
+    )
+    return batches[-1:]
 
 
 def _convert(source, tmp_path, *text):
@@ -76,7 +97,8 @@ def test_convert_command_with_distillation(source, tmp_path, capsys, more):
     report = json.loads((tmp_path / "sparse" / "distillation.json").read_text())
     assert report["options"]["max_support"] == 0.5 and set(report["held_out"]) == {"before", "after"}
     card = (tmp_path / "sparse" / "README.md").read_text()
-    assert "trained for 6 steps" in card and "self and text.txt" in card
+    assert "trained for 6 steps" in card and "text that the dense model wrote itself and text.txt" in card
+    assert "counted on held-out batches" in card and "calibrate on longer ones" in card and "fell" not in card
     with torch.no_grad():
         model = AutoModelForCausalLM.from_pretrained(tmp_path / "sparse")
         assert model(input_ids=torch.arange(12)[None]).logits.isfinite().all()
@@ -107,6 +129,48 @@ def test_too_little_text_is_refused_with_the_amount(source, tmp_path, capsys, te
     assert (
         "too little" in error and "2 windows of 16 tokens are needed" in error and not (tmp_path / "sparse").exists()
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["--text", "{short}"],
+            "less than one window of 64: 128 tokens are needed for 2 windows, or a length of at most",
+        ),
+        (["--text", "{text}", "{text}"], "twice: what is held out of one would be seen in the other"),
+        (["--text", "self", "self"], "--text names 'self' twice"),
+        (["--text", "{binary}"], "binary.txt' is not a text in UTF-8 (invalid start byte at byte 0)"),
+        (["--text", "{cut}"], "cut.txt.gz' is a damaged or cut-off gzip file"),
+    ],
+)
+def test_texts_that_cannot_be_calibrated_on(source, tmp_path, capsys, options, said):
+    files = {name: tmp_path / f"{name}.txt" for name in ("short", "text", "binary")} | {"cut": tmp_path / "cut.txt.gz"}
+    files["short"].write_text(TEXT[:160])
+    files["binary"].write_bytes(b"\xff\xfe\x00")
+    files["cut"].write_bytes(gzip.compress(TEXT.encode())[:200])
+    options = [option.format(**files) for option in options]
+    assert main(["convert", str(source), str(tmp_path / "sparse"), "--alpha", "2", *options]) == 1
+    assert said in capsys.readouterr().err and not (tmp_path / "sparse").exists()
+
+
+def test_a_text_that_gives_fewer_or_shorter_batches_says_so(source, tmp_path, capsys):
+    arguments = [
+        "convert",
+        str(source),
+        str(tmp_path / "sparse"),
+        "--alpha",
+        "2",
+        "--refine_steps",
+        "0",
+        "--overwrite",
+    ]
+    arguments += ["--text", str(tmp_path / "text.txt"), "--length", "64"]
+    assert main([*arguments, "--batches", "1000"]) == 0
+    assert "--batches 1000 and what is held out need 1008 batches, and the text gives" in capsys.readouterr().err
+    (tmp_path / "text.txt").write_text(TEXT[:350])
+    assert main(arguments) == 0
+    assert "tokens instead of 64, so that there are 2. 128 tokens would do." in capsys.readouterr().err
 
 
 def test_to_dense(source, tmp_path, capsys):

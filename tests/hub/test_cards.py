@@ -22,7 +22,7 @@ def test_plot_comes_from_calibration_and_can_be_missing(tmp_path, monkeypatch):
     card = model_card(model, calibration=report)
     card.save(tmp_path / "README.md")
     assert (tmp_path / "support.png").read_bytes().startswith(b"\x89PNG") and "](support.png)" in card.text
-    assert "from calibration" in card.text and "## Calibration" in card.text
+    assert "on the batches of calibration" in card.text and "## Calibration" in card.text
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     card = model_card(model, batches=[tiny_inputs("bert")])
     card.save(tmp_path / "other" / "README.md")

@@ -30,3 +30,10 @@ def test_random_inputs_reach_all_parts():
 def test_a_model_without_random_inputs_is_told():
     with pytest.raises(ValueError, match="could not make random inputs that BrosModel takes.*'input_ids'.*bbox"):
         random_inputs(tiny_family("bros"))
+
+
+def test_a_decoder_has_a_limit_of_its_own():
+    model = tiny_model("whisper")
+    assert not hasattr(type(model.config)(), "max_position_embeddings"), "it is called max_target_positions"
+    inputs = random_inputs(model, length=512)
+    assert inputs["decoder_input_ids"].shape[1] < model.config.max_target_positions
