@@ -4,6 +4,7 @@
 import importlib.util
 import os
 import platform
+import shutil
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,28 @@ _REQUIRED = (
     "transformers",
     "accelerate",
     "datasets",
+    "evaluate",
     "huggingface-hub",
     "safetensors",
     "tokenizers",
     "numpy",
+    "rich",
+    "tqdm",
 )
-_OPTIONAL = ("triton", "peft", "trl", "sentence-transformers", "timm", "gguf", "faiss-cpu", "rich", "matplotlib")
+_OPTIONAL = (
+    "triton",
+    "matplotlib",
+    "shtab",
+    "pillow",
+    "sacrebleu",
+    "peft",
+    "trl",
+    "sentence-transformers",
+    "timm",
+    "gguf",
+    "faiss-cpu",
+)
+_COMPILERS = ("c++", "g++", "clang++", "cl")
 # Those that the compiled core is built for, or that explain its speed.
 _CPU_FEATURES = (
     "avx2",
@@ -106,7 +123,8 @@ def _machine() -> dict[str, Any]:
         "processor features": [name for name in _CPU_FEATURES if name in flags],
         "torch threads": torch.get_num_threads(),
         "torch instructions": torch.backends.cpu.get_cpu_capability(),
-        "compiled core": library.missing or f"built, uses {library.level()}",
+        "compiled core": f"not available: {library.missing}" if library.missing else f"built, uses {library.level()}",
+        "C++ compiler": next(filter(None, map(shutil.which, _COMPILERS)), "none on PATH; a wheel needs none"),
         "torch is built for": f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU",
         "GPUs": devices,
     }

@@ -100,7 +100,7 @@ def _how_to_build() -> str:
     if not Path(__file__).with_name("source").is_dir():
         return ""
     root = Path(__file__).parents[3]
-    return f": `pip install -e {root}` builds it, with a C++ compiler that knows OpenMP, such as g++"
+    return f": `pip install -e {root}` builds it, with a C++ compiler that knows OpenMP, such as g++ (with -v, pip shows why if not)"
 
 
 # At import, so that nothing is searched for while torch.compile traces a call.
