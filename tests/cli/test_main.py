@@ -86,6 +86,16 @@ def test_command():
     assert done.returncode == 2
 
 
+@pytest.mark.parametrize("command", ["convert", "calibrate", "inspect", "compare"])
+def test_help_explains_the_terms_of_the_tables(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    terms = capsys.readouterr().out.partition("\nterms:\n")[2]
+    assert stop.value.code == 0
+    for term in ("alpha", "beta", "support", "entropy", "dead head", "perplexity"):
+        assert f"\n  {term}  " in f"\n{terms}"
+
+
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help_does_not_wait_for_torch(command):
     code = f"""
