@@ -6,10 +6,13 @@ Plain `from_pretrained` of a sparse checkpoint goes through `integration/auto.py
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import transformers
+from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -72,11 +75,28 @@ def load_model(path: str, *, config_file: str | None = None, **kwargs: Any) -> P
     base = next((getattr(transformers, name) for name in names if hasattr(transformers, name)), None)
     if base is None and "gguf_file" in kwargs:  # a GGUF file holds a language model and does not name its class
         base = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    elif base is None:
-        return _load_base_model(path, config.architectures, **kwargs)
-    elif hasattr(type(config), "base_config_class"):
+    if base is None:
+        with _naming_damaged_weights(path):
+            return _load_base_model(path, config.architectures, **kwargs)
+    if hasattr(type(config), "base_config_class"):
         base = sparse_model_class(base, type(config).base_config_class)
-    return base.from_pretrained(path, **kwargs).eval()
+    with _naming_damaged_weights(path):
+        return base.from_pretrained(path, **kwargs).eval()
+
+
+@contextmanager
+def _naming_damaged_weights(path: str) -> Iterator[None]:
+    """Let an error about a damaged safetensors file say which file it is, which safetensors does not."""
+    try:
+        yield
+    except SafetensorError as error:
+        for file in sorted(Path(path).glob("*.safetensors")):
+            try:
+                with safe_open(file, "pt"):
+                    pass
+            except SafetensorError:
+                raise ValueError(f"{str(file)!r} is damaged or not whole: {error}") from error
+        raise
 
 
 def _load_base_model(path: str, architectures: list[str] | None, **kwargs: Any) -> PreTrainedModel:

@@ -5,7 +5,14 @@ A command is a module with `HELP`, `DESCRIPTION`, `EXAMPLES`, `add_arguments(par
 needs only when it runs, so that `--help` is fast. The scripts in `conversion/` have the same form, without `HELP`.
 """
 
-from .main import main, run_script
+import sys
+
+
+try:
+    from .main import main, run_script
+except KeyboardInterrupt:  # Ctrl-C while Python still loads modules
+    print("interrupted", file=sys.stderr)
+    raise SystemExit(130) from None
 
 
 __all__ = ["main", "run_script"]

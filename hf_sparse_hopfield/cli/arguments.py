@@ -34,6 +34,8 @@ TERMS = """terms:
   beta          sharpness: the scores are multiplied by it, so a larger beta gives fewer keys weight
   length_power  how beta grows with the number of keys that a query sees: beta * (keys / 256) ** length_power
   support       the keys that get weight; all others have a weight of exactly zero. As a share: of the visible keys
+  entropy       how evenly the weights are spread, in nats: exp(entropy) keys of equal weight have the same
+  dead head     its output does not depend on the query: it reads nearly always the first key, a learned sink, or all keys alike
   divergence    how far outputs are from the dense model's: of predictions the KL divergence in nats, of hidden states the
                 squared error relative to their energy; 0 if they are equal
   perplexity    exp(loss): among how many equally likely tokens a language model chooses; lower is better

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..comparison.options import TASKS, CompareOptions
 from ..extras import require
 from ..files import new_file
-from .arguments import add_options, check_file, given, option_names, show_progress
+from .arguments import TERMS, add_options, check_file, given, option_names, show_progress
 from .output import console
 
 
@@ -22,7 +22,12 @@ EXAMPLES = """examples:
   %(prog)s HuggingFaceTB/SmolLM2-135M ./smollm2-sparse --task text-generation --data wikitext.test.txt
   %(prog)s ./bert-sst2 ./bert-sst2-sparse --task text-classification --data sst2.test.csv --html report.html
   %(prog)s ./minilm ./minilm-sparse --task feature-extraction --data fancyzhx/ag_news --samples 2000
-  %(prog)s ./vit ./vit-sparse --task image-classification --data ./images --split train --json"""
+  %(prog)s ./vit ./vit-sparse --task image-classification --data ./images --split train --json
+
+docs/compare.md says what each task measures and how to read the table.
+
+"""
+EXAMPLES += TERMS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

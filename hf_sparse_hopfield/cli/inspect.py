@@ -3,7 +3,6 @@
 
 import argparse
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from .arguments import (
     make_batches,
     show_progress,
 )
+from .messages import note
 from .output import console
 
 
@@ -111,7 +111,7 @@ def _batches(arguments: argparse.Namespace, model: Any, tokenizer: Any) -> list[
     sample = given(arguments, ("prompt", "image"))
     if not sample:
         if arguments.text is None and not arguments.random:
-            print("inspecting on random inputs; use --text FILE to see what the heads do on a text.", file=sys.stderr)
+            note(arguments, "inspecting on random inputs; use --text FILE to see what the heads do on a text.")
         return make_batches(arguments, model, tokenizer, arguments.batches)
     if tokenizer is None:
         raise ValueError(f"the checkpoint has no tokenizer or processor for --{next(iter(sample))}.")

@@ -167,5 +167,9 @@ def main(argv: list[str] | None = None) -> int:
     1
     ```
     """
-    arguments = make_parser().parse_args(argv)
+    try:
+        arguments = make_parser().parse_args(argv)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return run_safely(lambda: arguments.run(arguments), arguments.debug)

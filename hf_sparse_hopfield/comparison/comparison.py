@@ -1,10 +1,11 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """`compare`: the steps of a comparison in order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from tqdm.std import tqdm
 from transformers import PreTrainedModel
 
 from ..checkpoints.loading import load_model, load_tokenizer
@@ -13,15 +14,15 @@ from ..diagnostics import sparsity_report
 from ..integration.binding import has_sparse_retrieval
 from ..integration.convert import to_sparse_hopfield
 from ..metrics import load_metric
-from ..progress import stage
-from .estimates import jackknife
+from ..progress import progress_bar, stage
+from .estimates import computations, jackknife
 from .options import TASKS, CompareOptions
 from .peak_memory import peak_memory
 from .report import ComparisonReport, Row
 from .runs import Runs, run_in_turns
 from .tasks import Case, Task, task_class
 from .tasks.columns import model_labels
-from .tasks.task import compute
+from .tasks.task import Measure, compute
 
 
 _COUNTED = 8  # batches on which the keys are counted
@@ -107,16 +108,13 @@ def compare(
             "torch": torch.__version__,
         },
     )
-    with stage("computing metrics", progress):
-        report.quality = _quality(work, runs)
-        report.agreement = work.agreement(runs.pairs)
+    report.quality = _quality(work, runs, progress)
+    report.agreement = work.agreement(runs.pairs)
     report.speed = {"seconds_per_batch": Row(runs.median("dense"), runs.median("sparse"), ratio=runs.ratio())}
-    with stage("counting keys", progress):
-        report.support = _support(models, cases, options.seed)
+    report.support = _support(models, cases, options.seed, progress)
     del models, work
     if not options.no_memory:
-        with stage("measuring memory", progress):
-            report.memory = _memory(paths, task, cases, dtype)
+        report.memory = _memory(paths, task, cases, dtype, progress)
     return report
 
 
@@ -158,12 +156,20 @@ def _processor(paths: dict[str, str]) -> Any:
     return sparse if dense is None else dense
 
 
-def _quality(work: Task, runs: Runs) -> dict[str, Row]:
+def _quality(work: Task, runs: Runs, progress: bool) -> dict[str, Row]:
     """The metrics of the task for both models, with their paired difference."""
+    measures = work.measures(runs.samples["dense"])
+    total = len(measures) * computations(len(runs.pairs))
+    with progress_bar("computing metrics", total=total, enabled=progress) as bar:
+        return _measured(measures, runs.pairs, bar)
+
+
+def _measured(measures: Sequence[Measure], samples: Sequence[tuple[Any, Any]], bar: tqdm) -> dict[str, Row]:
     found: dict[str, Row] = {}
-    for measure in work.measures(runs.samples["dense"]):
+    for measure in measures:
 
         def statistic(pairs: Sequence[tuple[Any, Any]]) -> dict[str, float]:
+            bar.update()
             dense, sparse = (compute(measure, [pair[side] for pair in pairs]) for side in (0, 1))  # noqa: B023
             return {
                 **{f"dense {name}": value for name, value in dense.items()},
@@ -171,30 +177,40 @@ def _quality(work: Task, runs: Runs) -> dict[str, Row]:
                 **{name: sparse[name] - dense[name] for name in dense},
             }
 
-        estimates = jackknife(statistic, runs.pairs)
+        estimates = jackknife(statistic, samples)
         for name in measure.shown:
             dense, sparse = (estimates[f"{side} {name}"].value for side in ("dense", "sparse"))
             found[name] = Row(dense, sparse, difference=estimates[name])
     return found
 
 
-def _support(models: dict[str, PreTrainedModel], cases: Sequence[Case], seed: int) -> dict[str, Row]:
+def _support(models: dict[str, PreTrainedModel], cases: Sequence[Case], seed: int, progress: bool) -> dict[str, Row]:
     """How many keys get weight in the layers of the sparse model, and in the same ones of the dense model."""
     layers = getattr(models["sparse"].config, "sparse_hopfield", None)
     to_sparse_hopfield(models["dense"], {"alpha": 1.0, "layers": layers.layers if layers else None})
     batches = [case.forward or case.inputs for case in cases[:_COUNTED]]
     found = {}
-    for name, model in models.items():
-        heads = sparsity_report(model, batches, rows=_ROWS, seed=seed).layers.values()
-        inputs = {key: [value for layer in heads for value in layer[key]] for key in ("support", "keys", "entropy")}
-        found[name] = load_metric("sparsity").compute(**inputs)
+    with progress_bar("counting keys", total=len(models) * len(batches), enabled=progress) as bar:
+
+        def counted() -> Iterator[dict[str, Any]]:
+            for batch in batches:
+                yield batch
+                bar.update()
+
+        for name, model in models.items():
+            heads = sparsity_report(model, counted(), rows=_ROWS, seed=seed).layers.values()
+            inputs = {
+                key: [value for layer in heads for value in layer[key]] for key in ("support", "keys", "entropy")
+            }
+            found[name] = load_metric("sparsity").compute(**inputs)
     return {name: Row(found["dense"][name], found["sparse"][name]) for name in found["sparse"] if name != "mean_keys"}
 
 
-def _memory(paths: dict[str, str], task: str, cases: Sequence[Case], dtype: str) -> dict[str, Row]:
+def _memory(paths: dict[str, str], task: str, cases: Sequence[Case], dtype: str, progress: bool) -> dict[str, Row]:
     """Peak memory on the largest batch."""
     largest = max((case.inputs for case in cases), key=lambda inputs: next(iter(inputs.values())).numel())
-    dense, sparse = (peak_memory(path, task, largest, dtype) for path in paths.values())
+    with progress_bar("measuring memory", paths.values(), enabled=progress) as bar:
+        dense, sparse = (peak_memory(path, task, largest, dtype) for path in bar)
     if not dense or sparse is None:
         return {}
     return {"peak_memory_bytes": Row(float(dense), float(sparse))}

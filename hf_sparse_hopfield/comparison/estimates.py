@@ -32,8 +32,8 @@ def jackknife(
         `dict[str, Estimate]`: For a mean, and not more than 100 samples, the standard error is the usual one.
     """
     values = statistic(samples)
-    count = min(_GROUPS, len(samples))
-    if count < 2:
+    count = computations(len(samples)) - 1
+    if not count:
         return {name: Estimate(value) for name, value in values.items()}
     without = [statistic([s for i, s in enumerate(samples) if i % count != group]) for group in range(count)]
     errors = {}
@@ -42,3 +42,8 @@ def jackknife(
         mean = math.fsum(found) / count
         errors[name] = math.sqrt((count - 1) / count * math.fsum((value - mean) ** 2 for value in found))
     return {name: Estimate(value, errors[name]) for name, value in values.items()}
+
+
+def computations(samples: int) -> int:
+    """How often [`jackknife`] computes its figures of so many samples: of all, and without each group of them."""
+    return 1 + (min(_GROUPS, samples) if samples > 1 else 0)

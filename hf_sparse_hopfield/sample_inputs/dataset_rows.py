@@ -1,6 +1,7 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 """Rows of a dataset: from the Hub, from a folder, or from a table in a file."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,10 +44,9 @@ def dataset_text(name: str, *, split: str = "train", column: str = "text", chara
     """
     if is_text_file(name):
         raise ValueError(f"{name!r} is not a dataset: {_ENDINGS}. A text file goes by its name alone.")
-    rows: Any = _load(name, split, streaming=True)
     parts: list[str] = []
     found = 0
-    for row in rows:
+    for row in _rows_of(name, split):
         if not isinstance(row.get(column), str):
             texts = [known for known, value in row.items() if isinstance(value, str)]
             raise ValueError(
@@ -85,23 +85,40 @@ def dataset_rows(name: str, *, split: str | None = None, count: int, seed: int =
     """
     if split is not None and (_is_file(name) or Path(name, "dataset_info.json").is_file()):
         raise ValueError(f"split={split!r} is for a dataset with several: {name!r} has none.")
-    with _without_bars():
+    with _reading(name):
         rows = _load(name, split or "test", streaming=False)
     if _format(name) == "text":
         rows = rows.select([number for number, text in enumerate(rows["text"]) if text.strip()])
     return rows.shuffle(seed=seed).select(range(min(count, len(rows))))
 
 
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """No progress bars of datasets, which takes moments to read a file. A download has one of its own."""
-    import datasets
+def _rows_of(name: str, split: str) -> Iterator[dict[str, Any]]:
+    """The rows of a dataset, one by one."""
+    with _reading(name):
+        yield from _load(name, split, streaming=True)
 
-    disabled = datasets.are_progress_bars_disabled()
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """
+    Let errors name a damaged file, which those of datasets do not. Its progress bars and its own log of the error stay away: it takes
+    moments to read a file, and a download has a bar of its own.
+    """
+    import datasets
+    from datasets.exceptions import DatasetsError
+
+    disabled, level = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(logging.CRITICAL)
     try:
         yield
+    except (DatasetsError, ValueError, OSError, EOFError) as error:
+        if not Path(name).is_file() or _format(name) is None:
+            raise
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise ValueError(f"{name!r} cannot be read as {_format(name)}: {reason}") from error
     finally:
+        datasets.logging.set_verbosity(level)
         if not disabled:
             datasets.enable_progress_bars()
 

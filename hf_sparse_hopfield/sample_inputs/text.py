@@ -23,15 +23,12 @@ _SHORTEST = 16  # tokens in a window: rows of fewer keys say little about attent
 def read_text(path: str | os.PathLike) -> str:
     """Read a text file in UTF-8. A name that ends in `.gz` means that it is compressed with gzip."""
     opener = gzip.open if str(path).endswith(".gz") else open
-    with opener(Path(path), "rt", encoding="utf-8") as file:
-        try:
+    try:
+        with opener(Path(path), "rt", encoding="utf-8") as file:
             return file.read()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{str(path)!r} is not a text in UTF-8 ({error.reason} at byte {error.start})."
-            ) from error
-        except (EOFError, zlib.error) as error:
-            raise ValueError(f"{str(path)!r} is a damaged or cut-off gzip file ({error}).") from error
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        kind = "gzip" if not isinstance(error, UnicodeDecodeError) else "a text in UTF-8"
+        raise ValueError(f"{str(path)!r} cannot be read as {kind}: {error}") from error
 
 
 def text_batches(

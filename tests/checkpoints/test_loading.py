@@ -36,5 +36,6 @@ def test_a_damaged_checkpoint_is_told(source, tmp_path, capsys):
     weights = source / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     assert main(["convert", str(source), str(tmp_path / "out")]) == 1
-    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ") and repr(str(weights)) in error
     assert not (tmp_path / "out").exists()

@@ -30,6 +30,8 @@ def test_inspect(demo, tmp_path, capsys):
     assert len(report["layers"]["model.layers.0.self_attn"]["support"]) == 4
     assert main(["inspect", str(demo / "model"), "--heads", "--batches", "1", "--length", "16"]) == 0
     assert "random inputs" in capsys.readouterr().err
+    assert main(["inspect", str(demo / "model"), "--quiet", "--batches", "1", "--length", "16"]) == 0
+    assert capsys.readouterr().err == ""
     assert main(["inspect", str(demo / "model"), "--alpha", "1.5"]) == 1
     assert "--alpha 1.5 is for dense checkpoints" in capsys.readouterr().err
     assert main(["inspect", str(demo / "model"), "--batches", "0"]) == 1

@@ -52,6 +52,32 @@ def test_an_interruption_has_its_own_code(capsys):
     assert capsys.readouterr().err == "interrupted\n"
 
 
+@pytest.mark.parametrize("module", ["hf_sparse_hopfield.cli.convert", "argparse"])
+def test_an_interruption_while_modules_load_has_no_traceback(module):
+    """Of the package itself; before that, Python's own start is out of our hands."""
+    code = f"""
+import sys
+import hf_sparse_hopfield
+class Interrupted:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.modules.pop({module!r}, None)
+sys.meta_path.insert(0, Interrupted())
+from hf_sparse_hopfield.cli import main
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_an_interruption_while_arguments_are_read_has_no_traceback(monkeypatch, capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["hf_sparse_hopfield.cli.main"], "make_parser", interrupt)
+    assert main([]) == 130 and capsys.readouterr().err == "interrupted\n"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_knows_the_global_options(command, monkeypatch):
     seen = []
@@ -84,6 +110,16 @@ def test_command():
         [sys.executable, "-m", "hf_sparse_hopfield.cli"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("command", ["convert", "calibrate", "inspect", "compare"])
+def test_help_explains_the_terms_of_the_tables(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    terms = capsys.readouterr().out.partition("\nterms:\n")[2]
+    assert stop.value.code == 0
+    for term in ("alpha", "beta", "support", "entropy", "dead head", "perplexity"):
+        assert f"\n  {term}  " in f"\n{terms}"
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])

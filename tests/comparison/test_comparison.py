@@ -19,6 +19,7 @@ from transformers import (
 
 from hf_sparse_hopfield.comparison import CompareOptions, compare
 from hf_sparse_hopfield.demo.text import TEXT
+from hf_sparse_hopfield.progress import progress_bar
 
 from ..tiny_models import tiny_model
 from .conftest import LABELS, random_texts, save_both, word_tokenizer
@@ -41,6 +42,23 @@ def check_support(report):
     assert report.support["mean_support"].sparse < report.support["mean_support"].dense
     assert report.support["mean_entropy"].sparse < report.support["mean_entropy"].dense
     assert report.speed["seconds_per_batch"].sparse > 0
+
+
+def test_each_part_knows_how_far_it_is(language_models, tmp_path, monkeypatch):
+    from hf_sparse_hopfield.comparison import comparison
+
+    bars = []
+
+    def watched(*arguments, **named):
+        bars.append(progress_bar(*arguments, **named))
+        return bars[-1]
+
+    monkeypatch.setattr(comparison, "progress_bar", watched)
+    (tmp_path / "text.txt").write_text(TEXT[:1500])
+    small = options(samples=3, no_memory=False)
+    compare(*language_models, "text-generation", str(tmp_path / "text.txt"), small, progress=True)
+    assert [bar.desc for bar in bars] == ["computing metrics", "counting keys", "measuring memory"]
+    assert all(bar.n == bar.total > 1 for bar in bars)
 
 
 def test_text_generation(language_models, tmp_path):

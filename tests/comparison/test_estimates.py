@@ -4,7 +4,7 @@ import statistics
 import numpy as np
 import pytest
 
-from hf_sparse_hopfield.comparison.estimates import Estimate, jackknife
+from hf_sparse_hopfield.comparison.estimates import Estimate, computations, jackknife
 
 
 def mean(values):
@@ -26,7 +26,8 @@ def test_many_samples_are_left_out_in_groups():
 
     values = np.random.default_rng(0).normal(size=5000).tolist()
     found = jackknife(counted, values)["mean"]
-    assert len(calls) == 101 and set(calls[1:]) == {4950}
+    assert len(calls) == 101 == computations(5000) and set(calls[1:]) == {4950}
+    assert [computations(samples) for samples in (1, 2, 7)] == [1, 3, 8]
     assert found.standard_error == pytest.approx(statistics.stdev(values) / 5000**0.5, rel=0.25)
 
 

@@ -1,12 +1,14 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
 import json
+import logging
 
+import datasets
 import pytest
 from datasets import Dataset, DatasetDict
 
 from hf_sparse_hopfield.cli import main
 from hf_sparse_hopfield.demo import make_tokenizer
-from hf_sparse_hopfield.sample_inputs import dataset_text
+from hf_sparse_hopfield.sample_inputs import dataset_rows, dataset_text
 
 from ..tiny_models import tiny_model
 
@@ -66,3 +68,15 @@ def test_the_command_line_takes_a_dataset(tmp_path, capsys):
     assert "no text in a column 'text'; its columns with text are words" in capsys.readouterr().err
     assert main([*source, "--text", "self", *few, "--overwrite", "--split", "train"]) == 1
     assert "--split is for --text dataset:NAME" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet", "rows.csv.gz"])
+def test_a_damaged_file_is_named(tmp_path, name, capfd):
+    (tmp_path / name).write_text('text,label\n"unclosed')
+    path, level = str(tmp_path / name), datasets.logging.get_verbosity()
+    for read in (lambda: dataset_text(path, characters=9), lambda: dataset_rows(path, count=1)):
+        with pytest.raises(
+            ValueError, match=f"{name}' cannot be read as {name.split('.')[1].replace('jsonl', 'json')}: "
+        ):
+            read()
+    assert capfd.readouterr().err == "" and datasets.logging.get_verbosity() == level != logging.CRITICAL

@@ -62,6 +62,14 @@ def test_a_text_may_be_compressed(tmp_path):
     assert read_text(tmp_path / "plain.txt") == read_text(tmp_path / "packed.txt.gz") == "ä\n"
 
 
+@pytest.mark.parametrize("name", ["latin.txt", "not_packed.txt.gz", "cut.txt.gz"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
+    content = {"latin.txt": b"\xff", "not_packed.txt.gz": b"words", "cut.txt.gz": gzip.compress(b"words" * 99)[:-9]}
+    (tmp_path / name).write_bytes(content[name])
+    with pytest.raises(ValueError, match=f"{name}' cannot be read as {'a text' if name == 'latin.txt' else 'gzip'}"):
+        read_text(tmp_path / name)
+
+
 def test_what_a_model_does_not_take_is_told():
     with pytest.raises(ValueError, match="ViTForImageClassification takes 'pixel_values', not a text"):
         text_batches(tiny_model("vit"), make_tokenizer(), TEXT)

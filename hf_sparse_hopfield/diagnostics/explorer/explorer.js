@@ -658,7 +658,7 @@
   function showSide(side, query) {
     const view = keyViews[side];
     for (const one of view.marked) {
-      one.classList.remove("read", "strong");
+      one.classList.remove("read");
       one.removeAttribute("title");
       delete one.dataset.weight;
     }
@@ -675,7 +675,6 @@
       const one = view.places[key];
       const value = strength(units[i]);
       one.classList.add("read");
-      one.classList.toggle("strong", value > 0.55);
       one.style.setProperty("--strength", value.toFixed(3));
       one.dataset.weight = weight(units[i]);
       one.title = `${named(view.stream, key)}: ${weight(units[i])}`;

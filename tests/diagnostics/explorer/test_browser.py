@@ -147,6 +147,41 @@ def test_light_and_dark(browser, explored):
     assert browser.errors() == []
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_marked_words_can_be_read(browser, explored, dark):
+    """The contrast of each token that is read, at any weight, is at least 4 (of 21)."""
+    browser.open(explored[0], hash="#layer=0&head=1&token=11&held=1", dark=dark)
+    colours = browser.driver.execute_script("""
+        const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+        const mixed = (...layers) => {
+            for (const layer of layers) { paint.fillStyle = layer; paint.fillRect(0, 0, 1, 1); }
+            return [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3);
+        };
+        const found = [];
+        for (const side of ["sparse", "dense"]) {
+            const one = document.querySelector(`#${side}-view .token.read`);
+            one.style.transition = "none";
+            const under = getComputedStyle(one.closest(".stream")).backgroundColor;
+            for (let percent = 0; percent <= 100; percent++) {
+                one.style.setProperty("--strength", percent / 100);
+                const style = getComputedStyle(one);
+                found.push([mixed(style.color), mixed(under, style.backgroundColor)]);
+            }
+        }
+        return found;
+    """)
+
+    def luminance(colour):
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in colour)]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    assert len(colours) == 202 and len({tuple(text) for text, _ in colours}) == 2
+    for text, background in colours:
+        low, high = sorted([luminance(text), luminance(background)])
+        assert (high + 0.05) / (low + 0.05) >= 4
+    browser.run("localStorage.clear()")
+
+
 def test_settings_and_energies_are_shown(browser, explored):
     browser.open(explored[0], hash="#layer=0&head=1&token=11")
     facts = browser.text("#facts")
