@@ -2,7 +2,7 @@
 """Progress with time left: a bar on a terminal and in a notebook, elsewhere a plain line every few seconds.
 
 The bar is tqdm's. Where stderr is no terminal, such as in the log of a job, a bar would fill the file with returns; there,
-`refining: 12/32, 1 min 10 s left` appears every ten seconds. What takes less than two seconds shows nothing.
+`refining: 12/32, 1 min 10 s left` appears every five seconds. What takes less than two seconds shows nothing.
 """
 
 import math
@@ -17,7 +17,7 @@ from tqdm.std import tqdm
 
 
 BEGIN = 2.0  # seconds before a bar appears
-LINE_EVERY = 10.0  # seconds between two lines
+LINE_EVERY = 5.0  # seconds between two lines
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}, {remaining} left{postfix}]"
 _FORMAT_WITHOUT_TOTAL = "{desc}: {elapsed}{postfix}"
 

@@ -5,7 +5,7 @@ A part of the mix is a text file, the tokens in a window, and the number of wind
 many as `--tokens` hold. Started again, an interrupted run resumes from its last checkpoint.
 
 python examples/conversion/distillation.py --sparse path/to/converted --part wiki.train.txt 512 200 --part self.txt 512 280 \
-  --part wiki.train.txt 2048 56 --steps 400 --layer_steps 30 --max_support 0.095 --bf16 --output path/to/distilled
+  --part wiki.train.txt 2048 56 --steps 400 --layer_steps 30 --max_support 0.095 --bf16 --output_dir path/to/distilled
 """
 
 import argparse
@@ -40,7 +40,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--learning_rate", type=float, default=2e-4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bf16", action="store_true", help="in mixed precision")
-    parser.add_argument("--output", type=Path, required=True, help="folder of the distilled model")
+    parser.add_argument("--output_dir", type=Path, required=True, help="folder of the distilled model")
     return parser.parse_args(argv)
 
 
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> None:
         options = {"length": int(length), "count": -(-int(windows) // size), "batch_size": size}
         batches += text_batches(model, tokenizer, read_text(path), **options, seed=arguments.seed + number)
     order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(arguments.seed)).tolist()
-    checkpoints = f"{arguments.output}.checkpoints"
+    checkpoints = f"{arguments.output_dir}.checkpoints"
     model, report = distill(
         model,
         [batches[place] for place in order],
@@ -75,9 +75,9 @@ def main(argv: list[str] | None = None) -> None:
         ),
         resume_from_checkpoint=last_whole_checkpoint(checkpoints),
     )
-    model.save_pretrained(arguments.output)
-    tokenizer.save_pretrained(arguments.output)
-    report.save(arguments.output / "distillation.json")
+    model.save_pretrained(arguments.output_dir)
+    tokenizer.save_pretrained(arguments.output_dir)
+    report.save(arguments.output_dir / "distillation.json")
     print(report.held_out, f"keys {report.mean_support:.2%}, {report.tokens} tokens, {report.seconds:.0f} s")
 
 

@@ -131,8 +131,8 @@ def distill(
         report.unit = "tokens" if _tokens_of(batches[0]) is not None else "samples"
         if teacher is not None:
             report.teacher = type(teacher).__name__
-        report.tokens = sum(_tokens(batch) for batch in trained_on) * report.steps // max(1, len(trained_on))
-        report.tokens *= _batches_per_step(training_arguments)
+        seen = report.steps * _batches_per_step(training_arguments)
+        report.tokens = sum(_tokens(trained_on[place % len(trained_on)]) for place in range(seen))
         report.log = [
             {name: entry[name] for name in _LOGGED if name in entry}
             for entry in trainer.state.log_history

@@ -63,9 +63,9 @@ def test_distillation_mixes_texts_and_lengths(conversion, tmp_path, capsys):
     parts = ["--part", str(text), "16", "8", "--part", str(text), "64", "2"]
     parts += ["--tokenizer", models[1]]
     command = [*models[2:], *parts, "--tokens", "32", "--steps", "2", "--layer_steps", "1"]
-    conversion("distillation").main([*command, "--output", str(tmp_path / "distilled")])
+    conversion("distillation").main([*command, "--output_dir", str(tmp_path / "distilled")])
     report = json.loads((tmp_path / "distilled" / "distillation.json").read_text())
-    assert report["steps"] == 3 and report["tokens"] == 3 * (4 * 32 + 64) // 5
+    assert report["steps"] == 3 and report["tokens"] in (96, 128, 160), "three batches of 32 or 64 tokens"
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "distilled").config.sparse_hopfield.alpha == 2.0
 
 
