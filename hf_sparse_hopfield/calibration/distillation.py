@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 import torch
-from accelerate.utils import extract_model_from_parallel
+from accelerate.utils import broadcast_object_list, extract_model_from_parallel
 from torch import nn
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback, TrainingArguments
 
@@ -24,7 +24,7 @@ from ..model_running import Batch, batch_size, evaluating
 from ..progress import progress_bar
 from ..training import SparseHopfieldArguments, SparseHopfieldTrainer
 from ..training.progress import TrainerProgress
-from .distillation_module import Distillation, is_setting, sparse_sites
+from .distillation_module import Distillation, is_setting, present_settings, sparse_sites
 from .low_rank import add_low_rank, is_low_rank
 from .recipe import DistillationOptions
 from .report import DistillationReport
@@ -100,6 +100,8 @@ def distill(
             training_arguments = TrainingArguments(
                 folder, save_strategy="no", report_to=[], logging_steps=10, use_cpu=_is_on_cpu(model)
             )
+        if training_arguments.world_size > 1:  # each process has calibrated by itself, and bits may differ
+            apply_settings(model, broadcast_object_list([present_settings(model)])[0])
         stack.enter_context(evaluating(model))  # dropout would hide the difference that is to be learned
         identity = _identity(model, teacher, batches, options)
         adapted = stack.enter_context(_learning(model, options))
