@@ -7,6 +7,7 @@ its process lives, so that the next run can tell what a killed process left behi
 A directory holds a list of what was written into it. It is replaced only as long as it holds nothing else.
 """
 
+import errno
 import glob
 import json
 import os
@@ -30,6 +31,33 @@ except ImportError:  # Windows has no flock: leftovers of a killed process stay
 _OLD = ".old"  # in the scratch directory: the directory that is being replaced
 WRITTEN_FILE = ".hf_sparse_hopfield.json"  # in a directory: its files, with the time when each was written
 _NAMED_FILES = 5  # in an error
+
+# Where there is no room: what the system says, which safetensors and tokenizers repeat in errors of their own, and what torch says.
+_NO_ROOM = {
+    os.strerror(errno.ENOSPC): "the disk is full",
+    os.strerror(errno.EDQUOT): "your share of the disk is full",
+    os.strerror(errno.EFBIG): "it needs a larger file than the system allows (`ulimit -f`)",
+    "inline_container.cc": "the disk is full, or it needs a larger file than the system allows (`ulimit -f`)",
+}
+
+
+@contextmanager
+def naming_full_disk(path: str | os.PathLike) -> Iterator[None]:
+    """
+    An error of a full disk says in words what could not be written, whichever library raises it.
+
+    Args:
+        path (`str` or `os.PathLike`): What the block writes.
+    """
+    try:
+        yield
+    except Exception as error:  # tokenizers raises no other
+        reason = next((reason for said, reason in _NO_ROOM.items() if said in str(error)), None)
+        if reason is None:
+            raise
+        raise OSError(
+            f"{str(path)!r} cannot be written: {reason}. Make room or choose another place, and run the command again."
+        ) from error
 
 
 @contextmanager
@@ -62,7 +90,7 @@ def new_file(path: str | os.PathLike) -> Iterator[Path]:
     if _is_special(path):
         yield Path(path)
         return
-    with _parent_directory(target), _scratch_directory(target) as scratch:
+    with naming_full_disk(path), _parent_directory(target), _scratch_directory(target) as scratch:
         file = scratch / target.name
         yield file
         with file.open("rb+") as written:
@@ -129,7 +157,7 @@ def new_directory(
     ```
     """
     target = check_output(output, overwrite, source=source)
-    with _parent_directory(target), _scratch_directory(target) as scratch:
+    with naming_full_disk(output), _parent_directory(target), _scratch_directory(target) as scratch:
         directory = scratch / target.name
         directory.mkdir()
         yield directory

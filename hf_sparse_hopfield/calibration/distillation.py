@@ -6,25 +6,29 @@ dense model's outputs. The dense model is the same model: dense attention, and t
 """
 
 import dataclasses
+import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import torch
-from accelerate.utils import extract_model_from_parallel
+from accelerate.utils import broadcast_object_list, extract_model_from_parallel
 from torch import nn
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback, TrainingArguments
 
 from ..configuration import HEAD_FIELDS
+from ..files import naming_full_disk
 from ..integration.binding import bind
 from ..integration.model_settings import LiveSettings, apply_settings
 from ..model_running import Batch, batch_size, evaluating
 from ..progress import progress_bar
 from ..training import SparseHopfieldArguments, SparseHopfieldTrainer
 from ..training.progress import TrainerProgress
-from .distillation_module import Distillation, is_setting, sparse_sites
+from ..training.resuming import checkpoint_fault
+from .distillation_module import Distillation, is_setting, present_settings, sparse_sites
 from .low_rank import add_low_rank, is_low_rank
 from .recipe import DistillationOptions
 from .report import DistillationReport
@@ -100,6 +104,8 @@ def distill(
             training_arguments = TrainingArguments(
                 folder, save_strategy="no", report_to=[], logging_steps=10, use_cpu=_is_on_cpu(model)
             )
+        if training_arguments.world_size > 1:  # each process has calibrated by itself, and bits may differ
+            apply_settings(model, broadcast_object_list([present_settings(model)])[0])
         stack.enter_context(evaluating(model))  # dropout would hide the difference that is to be learned
         identity = _identity(model, teacher, batches, options)
         adapted = stack.enter_context(_learning(model, options))
@@ -151,7 +157,19 @@ def distill(
 
 
 class _DistillationTrainer(SparseHopfieldTrainer):
-    """Logs what the distillation measures with the loss, so that every logger and the history have it."""
+    """Logs what the distillation measures with the loss, so that every logger and the history have it. Leaves no half checkpoint."""
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """The trainer's `train`. A checkpoint that it could not finish is removed."""
+        folder = str(self.args.output_dir)
+        try:
+            with naming_full_disk(folder):
+                return super().train(*args, **kwargs)
+        except BaseException:
+            last = Path(folder, f"checkpoint-{self.state.global_step}")
+            if self.args.should_save and not self.args.save_only_model and last.is_dir() and checkpoint_fault(last):
+                shutil.rmtree(last)
+            raise
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs:

@@ -343,11 +343,7 @@ class Distillation(nn.Module):
     @torch.no_grad()
     def settings(self) -> dict[str, dict[str, torch.Tensor]]:
         """The present settings of each attention module, one per head."""
-        result = {}
-        for name, retrieval in self.retrievals.items():
-            values = own_settings(retrieval)._asdict()
-            result[name] = {key: torch.as_tensor(value).detach().cpu().reshape(-1) for key, value in values.items()}
-        return result
+        return present_settings(self.model)
 
     def train(self, mode: bool = True) -> "Distillation":
         """As of any module, but the model stays in evaluation mode."""
@@ -392,6 +388,15 @@ def sparse_sites(model: PreTrainedModel) -> list[Site]:
             f"{type(model).__name__} has no sparse attention to distil into: convert and calibrate it first."
         )
     return sites
+
+
+def present_settings(model: PreTrainedModel) -> dict[str, dict[str, torch.Tensor]]:
+    """The settings of each sparse attention module, one per head."""
+    result = {}
+    for site in sparse_sites(model):
+        values = own_settings(site.module.sparse_hopfield)._asdict()  # type: ignore[arg-type]
+        result[site.name] = {key: torch.as_tensor(value).detach().cpu().reshape(-1) for key, value in values.items()}
+    return result
 
 
 def _names_in_decoder(model: PreTrainedModel) -> set[str]:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ..files import new_file
+from ..processes import is_main_process
 
 
 _SAMPLED = 64  # numbers of a weight that go into its fingerprint
@@ -55,10 +56,12 @@ class Record:
             self._refuse(["the first batch"])
 
     def save(self, **state: Any) -> None:
-        """Update these parts of the state, and write it."""
+        """Update these parts of the state, and write it. Of several processes, which do the same, only the main one writes."""
         if self.path is None:
             return
         self.state |= state
+        if not is_main_process():
+            return
         with new_file(self.path) as file:
             torch.save(self.state, file)
 

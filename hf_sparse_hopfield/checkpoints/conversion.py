@@ -21,6 +21,7 @@ from ..integration.binding import is_converted
 from ..integration.convert import to_dense, to_sparse_hopfield
 from ..integration.sites import attention_sites
 from ..integration.upstream import ATTENTION_NAME
+from ..processes import is_main_process, others_wait
 from ..progress import stage
 from .companion_files import check_links
 from .known_files import CALIBRATION_FILE, DISTILLATION_FILE
@@ -51,6 +52,8 @@ def convert_checkpoint(
     """
     Convert a dense checkpoint to a sparse one, with tokenizer, configuration, calibration report and model card; or
     calibrate a sparse one again.
+
+    In several processes (`accelerate launch`, `torchrun`), all of them distil, and the main process writes while the others wait.
 
     Args:
         source (`str`): Local directory or Hub id of a dense model; or of a sparse one, to calibrate it again.
@@ -147,16 +150,19 @@ def convert_checkpoint(
     holder = [model]
     del model
     copied_from = None if "gguf_file" in load_options else source  # the folder of a GGUF file may hold anything
-    return result | save_verified(
-        holder,
-        tokenizer,
-        output,
-        overwrite=overwrite,
-        inputs=verified_on,
-        source=copied_from,
-        extra=extra,
-        progress=progress,
-    )
+    with others_wait() as is_writing:
+        if is_writing:
+            result |= save_verified(
+                holder,
+                tokenizer,
+                output,
+                overwrite=overwrite,
+                inputs=verified_on,
+                source=copied_from,
+                extra=extra,
+                progress=progress,
+            )
+    return result
 
 
 def dense_checkpoint(
@@ -206,7 +212,8 @@ def _check(source: str, output: str | os.PathLike, overwrite: bool) -> None:
     """Refuse what cannot be read or written, before any work."""
     check_source(source)
     check_links(source)
-    check_output(output, overwrite, source=source)
+    if is_main_process():  # the others do not write
+        check_output(output, overwrite, source=source)
 
 
 def _forget_path(model: PreTrainedModel) -> None:

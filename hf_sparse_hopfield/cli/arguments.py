@@ -13,6 +13,7 @@ from typing import Any
 
 from ..calibration.recipe import REFINEMENT, CalibrationOptions, DistillationOptions, InputOptions
 from ..files import check_writable
+from ..processes import is_main_process
 
 
 logger = logging.getLogger(__name__)
@@ -244,8 +245,8 @@ def parse_batches(text: str) -> int:
 
 
 def show_progress(arguments: argparse.Namespace) -> bool:
-    """Return whether to show progress, which goes to stderr."""
-    return not arguments.quiet
+    """Return whether to show progress, which goes to stderr. Of several processes, the main one shows it."""
+    return not arguments.quiet and is_main_process()
 
 
 def make_batches(

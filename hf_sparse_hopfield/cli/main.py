@@ -70,13 +70,7 @@ def run_safely(run: Callable[[], None], debug: bool) -> int:
     return 0
 
 
-# What torch and safetensors say when the disk is full, in errors of their own.
-_DISK_FULL = ("inline_container.cc", "No space left on device")
-
-
 def _message(error: BaseException) -> str:
-    if any(said in str(error) for said in _DISK_FULL):
-        return "the disk is full: make room and run the command again. It goes on from the last whole checkpoint, if it keeps any."
     # The text of these errors is written for users; of other errors, the name of the class tells more.
     if isinstance(error, (ValueError, OSError, ImportError, RuntimeError)) and str(error):
         return str(error)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..processes import is_main_process
 from ..progress import write_line
 
 
@@ -49,10 +50,10 @@ def one_look() -> Iterator[None]:
 
 
 class _Once(logging.Handler):
-    """Writes each message once to stderr."""
+    """Writes each message once to stderr. Of several processes, the main one writes the warnings."""
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.WARNING if is_main_process() else logging.ERROR)
         self.seen: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:

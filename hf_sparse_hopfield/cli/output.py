@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.recipe import usual_batches
+from ..processes import is_main_process
 from ..progress import duration
 from .arguments import (
     calibration_options,
@@ -44,6 +45,8 @@ def write_checkpoint(arguments: argparse.Namespace, convert: Callable[..., dict[
         convert (`Callable`): A conversion of [`~hf_sparse_hopfield.checkpoints`].
         **options: More arguments for it.
     """
+    if not is_main_process():
+        return  # there is nothing to share out
     check_push(arguments)
     result = convert(
         arguments.source,
@@ -107,7 +110,8 @@ def write_sparse(arguments: argparse.Namespace, config: dict[str, Any] | None, *
         )
     if not calibration and config is not None and config["alpha"] > 1:
         logger.warning(_NOT_CALIBRATED.format(alpha=config["alpha"]))
-    show(arguments, {"output": arguments.output, **_summary(result), **push(arguments, arguments.output)})
+    if is_main_process():
+        show(arguments, {"output": arguments.output, **_summary(result), **push(arguments, arguments.output)})
 
 
 def _training(arguments: argparse.Namespace) -> dict[str, Any]:
