@@ -65,7 +65,11 @@ def test_a_full_disk_leaves_nothing(source, tmp_path):
         list(map(str, command)), capture_output=True, text=True, check=False, cwd=ROOT, preexec_fn=limited
     )
     assert done.returncode == 1
-    assert "error: " in done.stderr and "larger file than the system allows" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        "error: " in done.stderr
+        and "larger file than the system allows" in done.stderr
+        and "Traceback" not in done.stderr
+    )
     assert not output.exists() and leftovers(tmp_path) == []
 
 
