@@ -1,5 +1,5 @@
 # Copyright 2026 The hf_sparse_hopfield authors. Licensed under the Apache License, Version 2.0.
-"""Where a conversion runs out of room: one line says so and names the place, and nothing half-written is left."""
+"""A conversion that runs out of room ends with one line that names the place, and leaves nothing half-written."""
 
 import subprocess
 from contextlib import contextmanager

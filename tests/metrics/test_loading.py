@@ -59,8 +59,8 @@ def test_a_missing_package_and_a_cache_that_cannot_be_written(monkeypatch):
         load_metric("sacrebleu")
 
     def fail(*args, **kwargs):
-        raise PermissionError("[Errno 13] Permission denied: '/root/modules'")
+        raise PermissionError("[Errno 13] Permission denied: '/readonly/modules'")
 
     monkeypatch.setattr("evaluate.load", fail)
-    with pytest.raises(PermissionError, match="'/root/modules'.*set HF_HOME"):
+    with pytest.raises(PermissionError, match="'/readonly/modules'.*set HF_HOME"):
         load_metric("accuracy")

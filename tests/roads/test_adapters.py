@@ -144,7 +144,7 @@ def assert_refused(outcome, *words):
 
 def test_the_adapters_tell_sparse_from_dense(folder):
     """Without the settings of their base, these adapters give other logits."""
-    expected = torch.load(folder / "expected.pt")
+    expected = torch.load(folder / "expected.pt", weights_only=True)
     dense = AutoModelForSequenceClassification.from_pretrained(folder / "dense")
     adapted = get_peft_model(dense, lora())
     weights = load_file(folder / "converted" / "adapter_model.safetensors")
